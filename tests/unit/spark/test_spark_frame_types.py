@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date
+import math
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,48 @@ def test_all_that_is_taken_has_one_type_that_holds_it(
             assert float(value) == value or str(Decimal(repr(float(value)))) in str(value)
         elif pa.types.is_decimal(common):
             pa.array([None if value is None else Decimal(value)], common)
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "fits", "misfits"),
+    [
+        ("BIGINT", [1, None, -(2**63)], [2.5, 2**63]),
+        ("BIGINT NOT NULL COMMENT 'a, b'", [2.0, 1], [2.5, math.nan]),
+        ("tinyint", [127, None], [128]),
+        ("INT", ["12", "-3"], ["x", "2.5", ""]),
+        ("BOOLEAN", [1, 0], [2]),
+        ("DOUBLE", [1, 0.1], ["x"]),
+        ("FLOAT", [0.1, 1e30], [1e300]),
+        ("DECIMAL(5, 2)", [1, 999], [1000]),
+        ("DECIMAL(5, 2)", [Decimal("1.5"), Decimal("999.99")], [Decimal("1.505")]),
+        ("DECIMAL(5,2)", [0.5], [0.125, 1e9]),
+        ("STRING", ["x", "y"], [b"x"]),
+        ("STRING", [1, 2.5], []),
+        ("DATE", [date(2026, 1, 1)], [7]),
+        ("DATE", [MIDNIGHT], [NOON]),
+        ("DATE", ["2026-01-01"], ["2026-13-01", "soon"]),
+        ("TIMESTAMP", [NOON, MIDNIGHT], [True]),
+        ("ARRAY<INT>", [[1], []], [[2**40], 5, ["x"]]),
+        ("STRUCT<a: INT, `b c`: ARRAY<STRING>>", [{"a": 1, "d": 1}], [{"a": 2**40}, 5]),
+        ("MAP<STRING, INT>", [{"a": 1}], []),
+        ("INTERVAL DAY TO SECOND", [timedelta(1)], [1, "x"]),
+        ("BIGINT", [1], [timedelta(1), NOON]),
+    ],
+)  # fmt: skip
+def test_what_is_no_value_of_the_schema_is_left_out(
+    tmp_path: Path, columns: bool, kind: str, fits: Values, misfits: Values
+) -> None:
+    types = FrameTypes(location_of(str(tmp_path)), f"`a b` MAP<STRING, INT>, k {kind}, last INT")
+    assert left_out(types, fits, columns) == []
+    for each in misfits:
+        assert left_out(types, [each], columns) == [each]
+
+
+@pytest.mark.parametrize("ddl", ["k", "k ARRAY<", "k DECIMAL(x)", "", "k NO_TYPE"])
+def test_what_is_not_understood_is_left_to_spark(tmp_path: Path, ddl: str) -> None:
+    assert left_out(FrameTypes(location_of(str(tmp_path)), ddl), [2.5]) == []

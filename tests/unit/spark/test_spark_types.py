@@ -25,9 +25,11 @@ from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START
 from onyx.spark.child.request import EXACT_TYPES, StageRequest, Write
 from onyx.spark.child.writing import write
+from onyx.spark.middle.misfits import FrameTypes
 from onyx.spark.objects.frames import read_parts
 from onyx.spark.objects.staged import ObjectTarget, read_list
 from onyx.spark.types import for_spark, spark_schema
+from onyx.storage.opening import location_of
 
 SECOND = timedelta(seconds=1)
 
@@ -294,12 +296,16 @@ def test_a_schema_changes_no_value(
     part = place.part(pa.table({"v": [value]}))
     with pytest.raises(FailsAgain, match=said):
         place.result(read_parts(session, [part], f"v {ddl}"))
+    types = FrameTypes(location_of(str(tmp_path / "types")), f"v {ddl}")
+    assert len(types.misfits([{"v": value}])) == 1, "it is known before"
 
 
 def test_a_schema_may_say_another_type_for_the_same_values(session: Any, tmp_path: Path) -> None:
     place = Place(session, tmp_path)
-    part = place.part(pa.table({"a": [2.0], "b": [0.1], "c": ["7"], "d": [5], "e": [0.1]}))
+    given = {"a": 2.0, "b": 0.1, "c": "7", "d": 5, "e": 0.1}
+    part = place.part(pa.Table.from_pylist([given]))
     ddl = "a BIGINT, b DECIMAL(5, 2), c INT, d STRING, e FLOAT, f INT"
+    assert FrameTypes(location_of(str(tmp_path / "types")), ddl).misfits([given]) == []
     assert rows(place.result(read_parts(session, [part], ddl))) == [
         {"a": 2, "b": Decimal("0.10"), "c": 7, "d": "5", "e": pytest.approx(0.1), "f": None}
     ]

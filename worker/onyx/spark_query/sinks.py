@@ -17,6 +17,7 @@ from onyx.plugins.protocol import Output, StagingOutput, Token
 from onyx.program.writer import Writer
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.spark.middle.misfits import TYPES, FrameTypes
+from onyx.spark.middle.request import options_of
 from onyx.spark.types import for_spark
 from onyx.spark_query.middle.files import folder_in, parts_of
 from onyx.spark_query.middle.frame_parts import FrameParts
@@ -57,7 +58,8 @@ class Sinks:
         frame = task, upstream
         if frame not in self._types:
             location = folder_in(self._query, task) / TYPES / upstream
-            self._types[frame] = FrameTypes(location)
+            options = options_of(self._query.plugins.context(task))
+            self._types[frame] = FrameTypes(location, options.schemas.get(upstream))
         return self._types[frame].misfits(segments)
 
     def bundle(self, task: str, upstream: str, segments: Segments) -> None:

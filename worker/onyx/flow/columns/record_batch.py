@@ -128,11 +128,24 @@ def join(parts: Sequence[Columns]) -> Columns:
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all, as of `join`. Raises what `MISMATCH` lists."""
     schemas = in_one_zone([table.schema for table in tables])
+    _require_exact(tables)
     unsigned = {each.name for schema in schemas for each in schema if each.type == pa.uint64()}
     if unsigned:
         with contextlib.suppress(pa.ArrowInvalid):  # some are below 0
             return _together(tables, [_with_unsigned(schema, unsigned) for schema in schemas])
     return _together(tables, schemas)
+
+
+def _require_exact(tables: Sequence[pa.Table]) -> None:
+    """Decimals beside floats become floats, if each is one: pyarrow rounds in silence."""
+    floats = {f.name for table in tables for f in table.schema if kinds.is_floating(f.type)}
+    for table in tables if floats else ():
+        for field in table.schema:
+            if field.name in floats and kinds.is_decimal(field.type):
+                column = table[field.name]
+                back = column.cast(pa.float64()).cast(field.type)
+                if pc.any(pc.not_equal(back, column)).as_py():
+                    raise pa.ArrowTypeError(f"a decimal of column {field.name!r} is no float")
 
 
 def _together(tables: Sequence[pa.Table], schemas: Sequence[pa.Schema]) -> pa.Table:

@@ -148,13 +148,11 @@ def in_one_zone(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
 
 
 def _require_alike(name: str, found: Set[pa.DataType]) -> None:
-    """Text is no bytes, and a decimal is no float."""
+    """Text is no bytes."""
     if len(found) < 2:
         return
-    for one, other in ((kinds.is_string, kinds.is_binary), (kinds.is_decimal, kinds.is_floating)):
-        pair = [next(filter(each, found), None) for each in (one, other)]
-        if None not in pair:
-            raise pa.ArrowTypeError(f"column {name!r} cannot hold {pair[0]} and {pair[1]}")
+    if {pa.string(), pa.binary()} <= found:
+        raise pa.ArrowTypeError(f"column {name!r} cannot hold string and binary")
     _require_alike(name, {each.value_type for each in found if kinds.is_list(each)})
     fields: dict[str, set[pa.DataType]] = {}
     for kind in filter(kinds.is_struct, found):

@@ -3,7 +3,8 @@
 A key has the type of the first segment that has it, or one that holds all that came: integers and
 fractions together are fractions. What is no value of that type fails alone, so a condition or a
 dead letter may take it. All writers of a frame, peers or tasks of Spark, now and after a restart,
-agree on the types (`agreed`): what one has taken no other takes as something else.
+agree on the types (`agreed`): what one has taken no other takes as something else. Where the option
+`schemas` names the columns, a value has to be one of these, too (`wanted`).
 
 A type alone does not say what fits: 2**60 + 1 is no float, and of a decimal with 20 places of 38
 there are 18 digits before the point. So what is known of a key is its type and how far its numbers
@@ -24,6 +25,7 @@ from onyx.flow.batch import Segments, as_columns, format_of
 from onyx.flow.columns.compute import pc
 from onyx.flow.segment_failure import Refusal, SegmentFailure
 from onyx.spark.middle.agreed import AgreedTypes, Known, Reach
+from onyx.spark.middle.wanted import Kind, columns_of, require_fit
 from onyx.spark.types import joined_type
 from onyx.storage.interface import Location
 
@@ -38,9 +40,14 @@ _STEPS = sorted([_FLOAT32.below, _FLOAT64.below, *(10**digits for digits in rang
 class FrameTypes:
     """The types of the keys of one frame."""
 
-    def __init__(self, location: Location) -> None:
-        """`location`: of all writers of the frame, for what they have agreed on."""
+    def __init__(self, location: Location, ddl: str | None = None) -> None:
+        """
+        Args:
+            location: of all writers of the frame, for what they have agreed on.
+            ddl: what `schemas` says of the frame.
+        """
         self._agreed = AgreedTypes(location)
+        self._wanted = columns_of(ddl or "")
 
     def misfits(self, segments: Segments) -> list[SegmentFailure]:
         """The segments that do not fit, by index; the types of the others are agreed on then.
@@ -50,29 +57,35 @@ class FrameTypes:
         """
         while True:
             found: list[SegmentFailure] = []
-            known = _with(self._agreed.known, segments, 0, found)
+            known = _with(self._agreed.known, self._wanted, segments, 0, found)
             if self._agreed.agree(known):
                 return found
 
 
 def _with(
-    known: Mapping[str, Known], segments: Segments, first: int, failures: list[SegmentFailure]
+    known: Mapping[str, Known],
+    wanted: Mapping[str, Kind],
+    segments: Segments,
+    first: int,
+    failures: list[SegmentFailure],
 ) -> Mapping[str, Known]:
     """What is known with those segments that fit. Most batches fit whole; of others halves are
     looked at, as what the first segment of a batch has may be what is wrong."""
     try:
-        return _with_all(known, segments)
+        return _with_all(known, wanted, segments)
     except Refusal as error:
         if len(segments) == 1:
             failures.append((first, error))
             return known
     half = len(segments) // 2
     part = format_of(segments).slice
-    known = _with(known, part(segments, 0, half), first, failures)
-    return _with(known, part(segments, half, len(segments)), first + half, failures)
+    known = _with(known, wanted, part(segments, 0, half), first, failures)
+    return _with(known, wanted, part(segments, half, len(segments)), first + half, failures)
 
 
-def _with_all(known: Mapping[str, Known], segments: Segments) -> Mapping[str, Known]:
+def _with_all(
+    known: Mapping[str, Known], wanted: Mapping[str, Kind], segments: Segments
+) -> Mapping[str, Known]:
     """What is known with all segments. Raises Refusal: one does not fit."""
     columns, _, wrong = as_columns(segments)
     if wrong:
@@ -84,6 +97,7 @@ def _with_all(known: Mapping[str, Known], segments: Segments) -> Mapping[str, Kn
         if kinds.is_null(column.type):
             continue
         try:
+            require_fit(column, wanted.get(name))
             found[name] = _joined(name, names.setdefault(name.lower(), name), found, column)
         except OnyxError as error:
             raise Refusal(f"key {name!r} cannot be in a DataFrame of the stage: {error}") from error

@@ -36,7 +36,9 @@ class StageSpool(ColumnsPartsWriter):
         request, folder = request_of(context, options), folder_of(context, options)
         self._upstream = context.upstream[0]
         types = folder.location / TYPES
-        self._types = {each: FrameTypes(types / each) for each in context.upstream}
+        self._types = {
+            each: FrameTypes(types / each, options.schemas.get(each)) for each in context.upstream
+        }
         self._bundler = Bundler(
             folder,
             Limits(options.bundle_segments, options.bundle_seconds, options.stage_timeout),
