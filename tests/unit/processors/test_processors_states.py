@@ -11,6 +11,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.errors import UserFunctionError
 from onyx.processors import Context, Inbox, Processor, traverse
+from onyx.program.processing import calls as calls_module
 from onyx.program.processing import states as module
 from onyx.program.processing.calls import Calls
 from onyx.program.processing.outboxes import outbox_of
@@ -292,3 +293,43 @@ def test_what_was_saved_last_is_shown_and_nothing_behind_the_end() -> None:
     assert entry.lower in OWN
     made(states.complete(OWN, 0))
     assert states.query("task") == []
+
+
+class Endless(Noted):
+    """It offers without an end, whatever it is asked."""
+
+    def _offer(self) -> bool:
+        while self.try_emit({"text": "x" * 100}):
+            pass
+        return False
+
+    def complete(self) -> bool:
+        return self._offer()
+
+    def complete_edge(self, ordinal: int) -> bool:
+        return self._offer()
+
+    def try_process(self) -> bool:
+        return self._offer()
+
+
+@pytest.mark.parametrize("method", ["complete", "complete_edge", "try_process"])
+def test_what_is_kept_in_memory_until_a_method_is_done_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(calls_module, "KEPT_BYTES_MAX", 1 << 20)
+
+    class Only(Endless):
+        pass
+
+    for other in {"complete", "complete_edge", "try_process"} - {method}:
+        setattr(Only, other, getattr(Processor, other))
+    states = states_of(Only())
+
+    def run() -> None:
+        if method == "try_process":
+            states.process(0, [{}], nothing_takes)
+        list(states.complete(OWN, 0))
+
+    with pytest.raises(UserFunctionError, match=f"{method} of processor .* 1 MiB.*completes_in_p"):
+        run()

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from onyx.codec.segments import bytes_each
 from onyx.errors import UserFunctionError, describe_type
+from onyx.flow.columns.record_batch import Columns
 from onyx.processors import Context, Inbox, Outbox, Processor
 from onyx.program.failure import blamed
 from onyx.returning import item_by_item
@@ -30,6 +32,9 @@ MADE_MAX = 65_536
 rarely make more."""
 OWN_SHARE = 4
 """When an item makes a part of that more, one in so many, it is finished apart."""
+KEPT_BYTES_MAX = 536_870_912
+"""What is kept of one method until it is done is smaller, as it would be encoded. Python takes some
+times as much for it, and whoever has no end is found before a worker's memory is."""
 Entries = Callable[[list[tuple[Any, Any]], list[Any]], None]
 """Takes entries of a snapshot, and keys that are gone from it."""
 
@@ -128,6 +133,22 @@ class Calls:
         """Call a method until it says that it is done; what is offered, likewise."""
         return (made for _, made in self.each(method, *arguments))
 
+    def all_of(self, method: str, *arguments: Any) -> list[Any]:
+        """What is offered until a method is done, all kept in memory. Raises UserFunctionError: it
+        is more than `KEPT_BYTES_MAX`."""
+        kept, size_bytes = list[Any](), 0.0
+        for made in self.until_done(method, *arguments):
+            kept += made
+            size_bytes += _size_bytes(made)
+            if size_bytes > KEPT_BYTES_MAX:
+                raise self._wrong(
+                    method,
+                    f"has offered more than {KEPT_BYTES_MAX >> 20} MiB, which are kept in memory "
+                    "until it is done: with completes_in_pages = True in the class they are sent "
+                    "in pages, and its state is saved in between",
+                )
+        return kept
+
     def each(self, method: str, *arguments: Any) -> Iterator[tuple[bool, list[Any]]]:
         """The calls of a method until it says that it is done: whether it is with this one, and
         what was offered."""
@@ -225,3 +246,9 @@ class Calls:
 
     def _where(self, method: str) -> str:
         return f"{method} of processor {self._name}"
+
+
+def _size_bytes(made: list[Any]) -> float:
+    if made and isinstance(made[0], Columns):
+        return sum(bytes_each(each) * len(each) for each in made if len(each))
+    return bytes_each(made) * len(made) if made else 0.0

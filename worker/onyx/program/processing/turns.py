@@ -8,7 +8,6 @@ compared with what was made before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -96,7 +95,7 @@ class Turns:
 
     def all_of(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method until it is done; what it has offered."""
-        made = list(chain.from_iterable(self.calls.until_done(method, *arguments)))
+        made = self.calls.all_of(method, *arguments)
         self.did(method, arguments, made)
         return made
 
@@ -221,7 +220,7 @@ class Turns:
 
     def _again(self, method: str, *arguments: Any) -> list[Any]:
         if method != "process":
-            return list(chain.from_iterable(self.calls.until_done(method, *arguments)))
+            return self.calls.all_of(method, *arguments)
         ordinal, items = arguments
         turn = self.calls.process(ordinal, items, made_max=0)
         if turn.error is not None or turn.taken < len(items) or turn.failed:
