@@ -49,6 +49,14 @@ async def run(
     with stop_signals(stop):
         async with AsyncExitStack() as opened:
             operator = open_operator(settings, configuration, connect, opened)
-            await start(operator, configuration, opened)
-            operator.liveness.started()
-            await stop.wait()
+            stopping = asyncio.create_task(stop.wait())
+            opened.callback(stopping.cancel)
+            starting = asyncio.create_task(start(operator, configuration, opened))
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                operator.liveness.started()
+            else:
+                starting.cancel()
+                await asyncio.wait({starting})
+            await stopping

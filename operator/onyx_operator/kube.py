@@ -79,6 +79,7 @@ CLUSTERS = Resource("onyx.dev/v1alpha1", "OnyxCluster", "onyxclusters")
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 EVENTS = Resource("v1", "Event", "events")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")
+SECRETS = Resource("v1", "Secret", "secrets")
 
 
 class KubeError(OnyxError):

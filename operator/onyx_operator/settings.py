@@ -103,6 +103,33 @@ class WebhookSettings(msgspec.Struct, frozen=True):
     """Interval at which the certificate files are checked for changes."""
 
 
+class InstallationSettings(msgspec.Struct, frozen=True):
+    """Secrets of the installation, which the operator draws once and renews. A Secret of such a
+    name that somebody else has made stays as it is."""
+
+    namespace: str = ""
+    """Namespace of these Secrets; empty: the operator draws none."""
+    account_secret: str = ""
+    """Secret for `user` and `password` of ZooKeeper; empty: none is drawn."""
+    authority_secret: str = ""
+    """Secret for the authority that signs the certificates; empty: none are drawn."""
+    tls_secret: str = ""
+    """Secret for the certificate of workers, ZooKeeper and operator; empty: none is drawn."""
+    tls_names: tuple[str, ...] = ()
+    """DNS names in that certificate."""
+    webhook_name: str = ""
+    """DNS name of the webhook, for which the operator signs a certificate; empty: none."""
+    webhook_configuration: str = ""
+    """ValidatingWebhookConfiguration that is given the authority to trust."""
+    folder: str = "/run/onyx"
+    """Folder where the operator puts what it reads itself: `zookeeper/password`, and `ca.crt`,
+    `tls.crt` and `tls.key` in `tls` and in `webhook`."""
+    certificate_days: float = 90.0
+    """Life of a certificate, which is renewed after two thirds of it."""
+    interval_s: float = 60.0
+    """Interval at which Secrets and configuration are looked at."""
+
+
 class OperatorSettings(msgspec.Struct, frozen=True):
     """All settings of the operator."""
 
@@ -124,6 +151,7 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     jobs: JobSettings = field(default_factory=JobSettings)
     clusters: ClusterSettings = field(default_factory=ClusterSettings)
     webhook: WebhookSettings = field(default_factory=WebhookSettings)
+    installation: InstallationSettings = field(default_factory=InstallationSettings)
     engine: Settings = field(default_factory=Settings)
     """From `ONYX_*`: defaults for clusters, and how to reach ZooKeeper."""
 

@@ -1,4 +1,4 @@
-"""Starts all that an operator does: controllers, watches, the webhook."""
+"""Starts all that an operator does: Secrets of the installation, controllers, watches, webhook."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from onyx_operator.clusters.pool import CLUSTER_LABEL
 from onyx_operator.clusters.resources import STATEFUL_SETS
 from onyx_operator.context import Operator
 from onyx_operator.informers.watches import Watches
+from onyx_operator.installation.installation import Installation
 from onyx_operator.jobs.controller import Jobs
 from onyx_operator.kube import CLUSTERS, JOBS
 from onyx_operator.parts import run_forever
@@ -24,6 +25,9 @@ async def start(
     operator: Operator, configuration: kubernetes_client.Configuration, opened: AsyncExitStack
 ) -> None:
     """Everything that runs; ended in the reverse order."""
+    run_forever(operator, opened, "the event loop", operator.liveness.beat())
+    installation = Installation(operator.kube, operator.settings.installation, operator.metrics)
+    await installation.begin()
     jobs = Jobs(operator)
     clusters = Clusters(operator, jobs.views.deaths)
     checks: dict[str, Check] = {
@@ -40,7 +44,7 @@ async def start(
         [(STATEFUL_SETS, CLUSTER_LABEL, clusters.workers_changed)],
     )
     parts = {
-        "the event loop": operator.liveness.beat(),
+        "the installation": installation.follow(),
         "OnyxJobs": jobs.run(),
         "OnyxClusters": clusters.run(),
         "the watches": watches.run(),

@@ -20,7 +20,14 @@ def test_it_says_what_the_defaults_leave_out() -> None:
     assert "the workers know no functions of yours" in reported
     assert "the workers share no volume" in reported
     assert "there is one ZooKeeper server" in reported
-    assert "without the webhook" in reported
+    assert "without the webhook" not in reported
+    assert "without the webhook" in notes({"webhook": {"enabled": False}})
+
+
+def test_it_says_which_secrets_stay() -> None:
+    secrets = "onyx-authority onyx-tls onyx-zookeeper-account"
+    assert f"kubectl -n onyx delete secret {secrets}" in notes()
+    assert "delete secret" not in notes(value_set("production"))
 
 
 def test_it_has_nothing_to_say_about_what_is_there() -> None:

@@ -165,14 +165,77 @@ def test_variables_of_our_pods_are_settings_that_exist(name: str) -> None:
             assert each["name"] in known
 
 
-def test_the_operator_may_do_nothing_by_wildcard_and_reads_no_secret() -> None:
+def test_the_operator_may_do_nothing_by_wildcard() -> None:
     for name in SETS:
         rules = list(rules_of(objects(value_set(name))))
         assert rules
         for rule in rules:
             granted = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
             assert "*" not in granted
-            assert not {"secrets", "pods/exec", "escalate", "bind", "impersonate"} & granted
+            assert not {"pods/exec", "escalate", "bind", "impersonate"} & granted
+
+
+def test_the_operator_reads_no_secret_but_those_that_it_draws() -> None:
+    def of(values: Object) -> dict[str, list[str]]:
+        rules = [each for each in rules_of(objects(values)) if "secrets" in each["resources"]]
+        return {verb: each.get("resourceNames", []) for each in rules for verb in each["verbs"]}
+
+    own = ["onyx-authority", "onyx-tls"]
+    assert of({}) == {"create": [], "get": [*own, "onyx-zookeeper-account"], "patch": own}
+    assert of(value_set("production")) == {}
+    given = {"webhook": {"enabled": False}, "tls": {"existingSecret": "mine"}}
+    assert of(given) == {"create": [], "get": ["onyx-zookeeper-account"]}
+    assert of({**given, "zookeeper": {"account": False}}) == {}
+
+
+def test_the_operator_tells_the_api_server_about_its_own_webhook_alone() -> None:
+    hooks = "validatingwebhookconfigurations"
+    rules = [each for each in rules_of(objects()) if hooks in each["resources"]]
+    assert [(each["resourceNames"], each["verbs"]) for each in rules] == [
+        (["onyx-onyx"], ["get", "patch"])
+    ]
+    assert not [r for r in rules_of(objects(value_set("production"))) if hooks in r["resources"]]
+
+
+def test_as_installed_every_wire_is_closed() -> None:
+    """Without a value: TLS to and between all, an account in ZooKeeper, and the webhook."""
+    cluster = parse_cluster(named("OnyxCluster", "onyx"))
+    operator = environment(pod_specs()["Deployment/onyx-operator"])
+    zookeeper = environment(pod_specs()["StatefulSet/onyx-zookeeper"])
+
+    assert cluster.tls is not None
+    assert (cluster.tls.secret_name, cluster.tls.zookeeper) == ("onyx-tls", True)
+    assert cluster.zookeeper.auth_secret == "onyx-zookeeper-account"
+    assert "ONYX_ZOOKEEPER_SERVER_TLS_KEY_FILE" in zookeeper
+    assert {
+        "ONYX_OPERATOR_WEBHOOK_KEY_FILE",
+        "ONYX_ZOOKEEPER_AUTH_PASSWORD_FILE",
+        "ONYX_ZOOKEEPER_TLS_KEY_FILE",
+    } <= operator.keys()
+    assert named("ValidatingWebhookConfiguration", "onyx-onyx")
+
+
+def test_a_zookeeper_of_somebody_else_is_not_asked_for_a_certificate_of_ours() -> None:
+    elsewhere = {"zookeeper": {"address": "zookeeper.shared:2181"}}
+    cluster = parse_cluster(named("OnyxCluster", "onyx", elsewhere))
+
+    assert cluster.tls is not None
+    assert cluster.tls.zookeeper is False
+    operator = environment(pod_specs(elsewhere)["Deployment/onyx-operator"])
+    assert "ONYX_ZOOKEEPER_TLS_CA_FILE" not in operator
+    given = {**elsewhere, "tls": {"existingSecret": "certificates"}}
+    cluster = parse_cluster(named("OnyxCluster", "onyx", given))
+    assert cluster.tls is not None
+    assert cluster.tls.zookeeper is True
+
+
+@EACH_SET
+def test_every_file_that_the_operator_is_told_of_is_one_that_it_has(name: str) -> None:
+    pod = pod_specs(value_set(name))["Deployment/onyx-operator"]
+    mounts = tuple(each["mountPath"] for each in pod["containers"][0]["volumeMounts"])
+    files = [path for key, path in environment(pod).items() if key.endswith("_FILE")]
+
+    assert all(path.startswith(mounts) for path in files)
 
 
 def test_rights_are_in_the_namespaces_that_are_watched() -> None:

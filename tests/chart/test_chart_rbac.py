@@ -8,6 +8,7 @@ can do, so nothing is left over.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +16,18 @@ from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.http import Recorded
 from tests.operator.fake_api.paths import Target
 from tests.operator.fake_api.server import CRDS, FakeApi
-from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
+from tests.operator.harness import (
+    Logs,
+    Operator,
+    chart_rights,
+    cluster,
+    installation,
+    job,
+    settings,
+)
 from tests.operator.test_watches import eventually
 from tests.operator.workers import Workers
+from tests.support.generated.chart import NAMESPACE, named
 from tests.support.generated.rbac import Right, covers, granted, missing, needed, unused
 
 LOOK = Target("get", "onyx.dev", "v1alpha1", "onyxjobs", "", "team", "one")
@@ -49,8 +59,8 @@ def role(kind: str, namespace: str = "") -> list[dict[str, Any]]:
 
 def test_a_request_needs_its_verb_on_its_resource_and_subresource() -> None:
     assert needed([recorded(LOOK), recorded(LOOK), recorded(STATUS)]) == {
-        Right("team", "onyx.dev", "onyxjobs", "get"),
-        Right("team", "onyx.dev", "onyxjobs/status", "patch"),
+        Right("team", "onyx.dev", "onyxjobs", "get", "one"),
+        Right("team", "onyx.dev", "onyxjobs/status", "patch", "one"),
     }
 
 
@@ -68,6 +78,19 @@ def test_a_role_grants_in_its_namespace_and_a_cluster_role_everywhere() -> None:
     assert covers(everywhere, wanted)
     assert not covers(in_team, wanted._replace(namespace="other"))
     assert not covers(in_team, wanted._replace(namespace=""))
+
+
+def test_a_rule_with_names_grants_these_objects() -> None:
+    named = [{**RULES[0], "resourceNames": ["one"]}]
+    found = [{**each, "rules": named} for each in role("Role", "team")[:1]]
+    rights = granted([*found, *role("Role", "team")[1:]], ("home", "onyx"))
+    wanted = Right("team", "onyx.dev", "onyxjobs", "get", "one")
+
+    assert covers(rights, wanted)
+    assert not covers(rights, wanted._replace(name="other"))
+    assert not covers(rights, wanted._replace(name=""))
+    assert covers({wanted._replace(name="")}, wanted)
+    assert unused(rights, {wanted}) == ["list onyxjobs.onyx.dev in team"]
 
 
 def test_only_a_binding_of_the_account_grants() -> None:
@@ -157,6 +180,17 @@ def made_again(api: FakeApi) -> None:
     eventually(lambda: any(each["count"] > 1 for each in api.list("events")))
 
 
+def prepare(api: FakeApi) -> None:
+    """What Helm has made, and Secrets of an operator before, which are due."""
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    api.create(named("ValidatingWebhookConfiguration", "onyx-onyx"))
+    for name in ("onyx-authority", "onyx-tls"):
+        labels = {"app.kubernetes.io/managed-by": "onyx-operator"}
+        metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+        api.create({**secret, "type": "kubernetes.io/tls", "data": {}}, NAMESPACE)
+
+
 @pytest.mark.parametrize(
     ("which", "scope"),
     [
@@ -166,18 +200,21 @@ def made_again(api: FakeApi) -> None:
     ],
     ids=["one namespace", "all namespaces", "by label"],
 )
-def test_nothing_is_granted_that_is_not_used(which: dict[str, bool], scope: dict[str, str]) -> None:
+def test_nothing_is_granted_that_is_not_used(
+    which: dict[str, bool], scope: dict[str, str], tmp_path: Path
+) -> None:
     rights = chart_rights(**which)
     quick = {"CLUSTERS_RESYNC_INTERVAL_S": "0.1", "JOBS_RESYNC_INTERVAL_S": "0.1"}
-    found = settings(**{**quick, **scope})
+    found = settings(**{**quick, **scope, **installation(tmp_path)})
     logs = Logs()
     with (
         FakeApi(*CRDS) as api,
         Workers(logs.log()) as workers,
-        Operator(api, logs.connect, found, rights=rights),
     ):
-        everything(api, workers)
-        eventually(lambda: len(watches(api)) == 3)
+        prepare(api)
+        with Operator(api, logs.connect, found, rights=rights):
+            everything(api, workers)
+            eventually(lambda: len(watches(api)) == 3)
 
     wanted = needed(api.requests)
     assert len(rights) > 20

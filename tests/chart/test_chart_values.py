@@ -48,6 +48,7 @@ OTHERS: Object = {
     "zookeeper.persistence.accessModes": ["ReadWriteOncePod"],
     "zookeeper.replicas": 3,
     "webhook.caBundle": "T1RIRVI=",
+    "tls.dnsNames": ["more-worker.onyx.svc"],
     "cluster.podTemplate": {"spec": {"hostname": "other"}},
     "cluster.spark.podTemplate": {"spec": {"hostname": "other"}},
     "cluster.spark.executors.podTemplate": {"spec": {"hostname": "other"}},
@@ -201,6 +202,12 @@ REFUSED = [
         {"tls": {"existingSecret": "x", "certManager": {"enabled": True}}},
         "tls: give existingSecret or turn certManager on, not both",
     ),
+    ({"tls": {"existingSecret": "x", "enabled": False}}, "tls: a certificate is given, but"),
+    (
+        {"webhook": {"certManager": {"enabled": True}, "enabled": False}},
+        "webhook: a certificate is",
+    ),
+    ({"zookeeper": {"authSecret": "x", "account": False}}, "zookeeper: authSecret is given, but"),
     ({"data": {"existingClaim": "x", "create": True}}, "data: give existingClaim or set create"),
     (
         {"cluster": {"code": {"existingConfigMap": "x", "files": {"a.py": ""}}}},

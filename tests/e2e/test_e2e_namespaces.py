@@ -23,6 +23,11 @@ from tests.support.servers.ports import free_port
 __all__ = ["workers"]
 ENDLESS = 10_000_000
 ENDS_S = 60.0
+NOTHING_DRAWN = {
+    "tls": {"enabled": False},
+    "webhook": {"enabled": False},
+    "zookeeper": {"account": False},
+}
 ROLES = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 
 
@@ -46,7 +51,7 @@ def no_cluster_roles(kube: Kube) -> Iterator[None]:
 
 def grant(home: Kube, values: dict[str, Any], *, only_in: str = "") -> None:
     """The roles of the chart, for the account of the operator."""
-    for each in objects({**values, "cluster": {"create": False}}):
+    for each in objects({**values, "cluster": {"create": False}, **NOTHING_DRAWN}):
         namespace = each["metadata"].get("namespace", "")
         if each["kind"] not in ROLES or namespace != (only_in or namespace):
             continue

@@ -34,7 +34,11 @@ def test_upgrade_and_rollback_while_a_job_runs(release: Release) -> None:
     squares.stop_and_assert_whole()
 
 
-def test_uninstalling_leaves_nothing_but_the_definitions_and_zookeepers_volume(
+DRAWN = ("onyx-authority", "onyx-tls", "onyx-zookeeper-account")
+"""Secrets that the operator draws."""
+
+
+def test_uninstalling_leaves_definitions_and_zookeepers_volume_with_its_secrets(
     nodes: None, kube: Kube
 ) -> None:
     release = Release(kube)
@@ -45,14 +49,15 @@ def test_uninstalling_leaves_nothing_but_the_definitions_and_zookeepers_volume(
     kube.kubectl("delete", "oj", "--all", "--timeout=60s")
     kube.helm("uninstall", "onyx", "--wait")
 
-    volume = {"persistentvolumeclaim/data-onyx-zookeeper-0"}
-    until(lambda: left(kube) == volume, "nothing else is left in the namespace")
+    kept = {"persistentvolumeclaim/data-onyx-zookeeper-0", *(f"secret/{name}" for name in DRAWN)}
+    until(lambda: left(kube) == kept, "nothing else is left in the namespace")
     release.install()
     assert [each["name"] for each in release.jobs_by_log()] == [squares.name], (
         "nothing is forgotten"
     )
     kube.helm("uninstall", "onyx", "--wait")
     kube.kubectl("delete", "pvc", "--selector", "app.kubernetes.io/instance=onyx")
+    kube.kubectl("delete", "secret", *DRAWN)
     until(lambda: not left(kube), "nothing is left in the namespace")
     assert not left_outside(kube)
     definitions = kube.kubectl("get", "crd", "--output", "name").split()

@@ -19,13 +19,14 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from kubernetes.client import Configuration
 from tests.operator.fake_api.doors import Door, Failpoint, Shut
 from tests.operator.fake_api.paths import Target
 from tests.operator.fake_api.server import FakeApi
-from tests.support.generated.chart import NAMESPACE, objects
+from tests.support.generated.chart import NAMESPACE, objects, pod_specs
 from tests.support.generated.rbac import Right, covers, granted, right_of
 from tests.support.log.memory_log import MemoryLog
 from tests.support.patience import WAIT_S
@@ -63,6 +64,14 @@ def settings(**more: str) -> OperatorSettings:
     `settings(JOBS_RESYNC_INTERVAL_S="0.2")`."""
     changed = {f"ONYX_OPERATOR_{name}": value for name, value in more.items()}
     return operator_settings({**QUICK, **changed})
+
+
+def installation(folder: Path, **values: Any) -> dict[str, str]:
+    """Variables, without their prefix, by which the chart lets an operator draw Secrets."""
+    (box,) = pod_specs(values)["Deployment/onyx-operator"]["containers"]
+    found = {each["name"].removeprefix("ONYX_OPERATOR_"): each.get("value") for each in box["env"]}
+    drawn = {name: value for name, value in found.items() if name.startswith("INSTALLATION_")}
+    return {**drawn, "INSTALLATION_FOLDER": str(folder / "onyx")}
 
 
 @cache

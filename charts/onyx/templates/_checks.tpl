@@ -1,5 +1,5 @@
 {{/* What the schema of the values cannot say, because it is about several of them. */}}
-{{- define "onyx.submission.plugin_options" -}}
+{{- define "onyx.checks" -}}
 {{- if and .Values.zookeeper.address (not (contains ":" .Values.zookeeper.address)) -}}
 {{- fail "zookeeper.address needs a port: host:2181" -}}
 {{- end -}}
@@ -11,6 +11,15 @@
 {{- end -}}
 {{- if and .Values.tls.existingSecret .Values.tls.certManager.enabled -}}
 {{- fail "tls: give existingSecret or turn certManager on, not both" -}}
+{{- end -}}
+{{- if and (not .Values.tls.enabled) (or .Values.tls.existingSecret .Values.tls.certManager.enabled) -}}
+{{- fail "tls: a certificate is given, but enabled is false" -}}
+{{- end -}}
+{{- if and (not .Values.webhook.enabled) (or .Values.webhook.existingSecret .Values.webhook.certManager.enabled) -}}
+{{- fail "webhook: a certificate is given, but enabled is false" -}}
+{{- end -}}
+{{- if and (not .Values.zookeeper.account) .Values.zookeeper.authSecret -}}
+{{- fail "zookeeper: authSecret is given, but account is false" -}}
 {{- end -}}
 {{- if and .Values.data.existingClaim .Values.data.create -}}
 {{- fail "data: give existingClaim or set create, not both" -}}

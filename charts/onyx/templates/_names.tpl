@@ -145,22 +145,73 @@ matchExpressions:
 {{- end -}}
 {{- end -}}
 
+{{/* Secret with the account of ZooKeeper; empty without. */}}
+{{- define "onyx.zookeeper.account" -}}
+{{- if .Values.zookeeper.authSecret -}}
+{{- .Values.zookeeper.authSecret -}}
+{{- else if .Values.zookeeper.account -}}
+{{ include "onyx.fullname" . }}-zookeeper-account
+{{- end -}}
+{{- end -}}
+
 {{/* Secret with the certificate of workers, ZooKeeper and operator; empty without TLS. */}}
 {{- define "onyx.tls.secret" -}}
 {{- if .Values.tls.existingSecret -}}
 {{- .Values.tls.existingSecret -}}
-{{- else if .Values.tls.certManager.enabled -}}
+{{- else if .Values.tls.enabled -}}
 {{ include "onyx.fullname" . }}-tls
 {{- end -}}
 {{- end -}}
 
-{{/* Secret with the certificate of the webhook; empty without the webhook. */}}
-{{- define "onyx.webhook.secret" -}}
-{{- if .Values.webhook.existingSecret -}}
-{{- .Values.webhook.existingSecret -}}
-{{- else if .Values.webhook.certManager.enabled -}}
+{{/* "true" if there is TLS to ZooKeeper: one of somebody else does not know our authority. */}}
+{{- define "onyx.tls.zookeeper" -}}
+{{- $others := and .Values.zookeeper.address (eq (include "onyx.drawn.tls" .) "true") -}}
+{{- if and .Values.tls.zookeeper (include "onyx.tls.secret" .) (not $others) }}true{{ end -}}
+{{- end -}}
+
+{{/* DNS names in that certificate, as a JSON list. */}}
+{{- define "onyx.tls.names" -}}
+{{- $names := list (printf "%s-worker.%s.svc" .Values.cluster.name .Release.Namespace) -}}
+{{- if not .Values.zookeeper.address -}}
+{{- $zookeeper := include "onyx.zookeeper.name" . -}}
+{{- $names = append $names (printf "%s.%s.svc" $zookeeper .Release.Namespace) -}}
+{{- $names = append $names (printf "*.%s-servers.%s.svc" $zookeeper .Release.Namespace) -}}
+{{- end -}}
+{{- toJson (concat $names .Values.tls.dnsNames) -}}
+{{- end -}}
+
+{{- define "onyx.webhook.name" -}}
 {{ include "onyx.fullname" . }}-operator-webhook
 {{- end -}}
+
+{{- define "onyx.webhook.configuration" -}}
+{{ .Release.Namespace }}-{{ include "onyx.fullname" . }}
+{{- end -}}
+
+{{/* What the operator draws by itself: "true" each. */}}
+{{- define "onyx.drawn.account" -}}
+{{- if and .Values.zookeeper.account (not .Values.zookeeper.authSecret) }}true{{ end -}}
+{{- end -}}
+{{- define "onyx.drawn.tls" -}}
+{{- if and .Values.tls.enabled (not .Values.tls.existingSecret) (not .Values.tls.certManager.enabled) }}true{{ end -}}
+{{- end -}}
+{{- define "onyx.drawn.webhook" -}}
+{{- if and .Values.webhook.enabled (not .Values.webhook.existingSecret) (not .Values.webhook.certManager.enabled) }}true{{ end -}}
+{{- end -}}
+
+{{/* Secrets that it draws, as a JSON object of their names. */}}
+{{- define "onyx.drawn" -}}
+{{- $drawn := dict -}}
+{{- if include "onyx.drawn.account" . -}}
+{{- $_ := set $drawn "account" (include "onyx.zookeeper.account" .) -}}
+{{- end -}}
+{{- if or (include "onyx.drawn.tls" .) (include "onyx.drawn.webhook" .) -}}
+{{- $_ := set $drawn "authority" (printf "%s-authority" (include "onyx.fullname" .)) -}}
+{{- end -}}
+{{- if include "onyx.drawn.tls" . -}}
+{{- $_ := set $drawn "tls" (include "onyx.tls.secret" .) -}}
+{{- end -}}
+{{- toJson $drawn -}}
 {{- end -}}
 
 {{/* ConfigMap with the users' Python files; empty without. */}}

@@ -1,9 +1,9 @@
-{{/* Variables that make a process use TLS to ZooKeeper, with the Secret mounted at /etc/onyx/tls. */}}
+{{/* Variables that make a process use TLS to ZooKeeper, with its files in this folder. */}}
 {{- define "onyx.zookeeper.tls" -}}
 - name: ONYX_ZOOKEEPER_TLS_CA_FILE
-  value: /etc/onyx/tls/ca.crt
+  value: {{ . }}/ca.crt
 - name: ONYX_ZOOKEEPER_TLS_CERT_FILE
-  value: /etc/onyx/tls/tls.crt
+  value: {{ . }}/tls.crt
 - name: ONYX_ZOOKEEPER_TLS_KEY_FILE
-  value: /etc/onyx/tls/tls.key
+  value: {{ . }}/tls.key
 {{- end -}}

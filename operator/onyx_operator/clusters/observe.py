@@ -9,13 +9,14 @@ from typing import Any
 from onyx.model.declaration import CLUSTER_NAME_DEFAULT
 from onyx_operator.clusters.observed import Found, Observed
 from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, pool_name, selector, selector_text
-from onyx_operator.clusters.resources import SECRETS, STATEFUL_SETS, Child, children, kinds
+from onyx_operator.clusters.resources import STATEFUL_SETS, Child, children, kinds
 from onyx_operator.clusters.spec import Refusal, deleting, read_spec, taken
 from onyx_operator.context import Operator
 from onyx_operator.kube import (
     CLUSTERS,
     CONFIG_MAPS,
     JOBS,
+    SECRETS,
     Conflict,
     Kube,
     KubeError,

@@ -16,12 +16,12 @@ from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import (
     ACCOUNTS,
     APPLIED_ANNOTATION,
-    SECRETS,
     Child,
     children,
 )
 from onyx_operator.clusters.spark_status import spark_is_ready
 from onyx_operator.clusters.spec import Refusal
+from onyx_operator.kube import SECRETS
 
 SPARK_LOOK_INTERVAL_S = 5.0
 """Between looks at a Spark server that starts."""

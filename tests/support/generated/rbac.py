@@ -1,7 +1,8 @@
 """Rights as plain data: what requests need, and what rendered roles grant.
 
 A right is exact: a namespace (empty for the whole cluster), a group, a resource with its
-subresource, a verb. Wildcards are not understood, because a role of ours has none.
+subresource, a verb, a name (empty for all objects). Wildcards are not understood, because a role of
+ours has none.
 """
 
 from __future__ import annotations
@@ -20,16 +21,28 @@ class Right(NamedTuple):
     group: str
     resource: str
     verb: str
+    name: str = ""
 
     def __str__(self) -> str:
         where = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}.{self.group}".rstrip(".") + where
 
+    def wider(self) -> set[Right]:
+        """This right, and those that contain it: for all objects, for the whole cluster."""
+        return {
+            self._replace(namespace=namespace, name=name)
+            for namespace in (self.namespace, "")
+            for name in (self.name, "")
+        }
+
 
 def right_of(target: Target, verb: str = "") -> Right:
     """The right that a request needs, or would need with another verb."""
     resource = "/".join(part for part in (target.resource, target.subresource) if part)
-    return Right(target.namespace, target.group, resource, verb or target.verb)
+    verb = verb or target.verb
+    # The API server does not know the name of what is to be created.
+    name = "" if verb == "create" else target.name
+    return Right(target.namespace, target.group, resource, verb, name)
 
 
 def needed(requests: Iterable[Recorded]) -> set[Right]:
@@ -68,16 +81,17 @@ def granted(objects: Iterable[Object], account: tuple[str, str]) -> set[Right]:
 
 def _rights(rule: Mapping[str, Any], namespace: str) -> set[Right]:
     return {
-        Right(namespace, group, resource, verb)
+        Right(namespace, group, resource, verb, name)
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
+        for name in rule.get("resourceNames", ("",))
     }
 
 
 def covers(rights: Collection[Right], wanted: Right) -> bool:
-    """Is this right among those, or among those for the whole cluster?"""
-    return wanted in rights or wanted._replace(namespace="") in rights
+    """Is this right among those, or one that contains it?"""
+    return not wanted.wider().isdisjoint(rights)
 
 
 def missing(rights: Collection[Right], wanted: Iterable[Right]) -> list[str]:
@@ -87,7 +101,5 @@ def missing(rights: Collection[Right], wanted: Iterable[Right]) -> list[str]:
 
 def unused(rights: Iterable[Right], wanted: set[Right]) -> list[str]:
     """What is granted and was never wanted, to be read."""
-    everywhere = {each._replace(namespace="") for each in wanted}
-    return sorted(
-        str(each) for each in rights if each not in (wanted if each.namespace else everywhere)
-    )
+    used = {wider for each in wanted for wider in each.wider()}
+    return sorted(str(each) for each in rights if each not in used)

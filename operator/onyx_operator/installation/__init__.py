@@ -1,0 +1,1 @@
+"""The installation's own Secrets: drawn once, and renewed."""
