@@ -136,8 +136,8 @@ class DoorLog:
     def append(self, command: Command) -> Position:
         return self._step(f"append {command.NAME}", lambda: self._log.append(command))
 
-    def put_chunk(self, data: bytes) -> str:
-        return self._step("put chunk", lambda: self._log.put_chunk(data))
+    def put_chunk(self, data: bytes, if_room: bool = False) -> str:
+        return self._step("put chunk", lambda: self._log.put_chunk(data, if_room))
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
         return self._step("establish", lambda: self._log.establish(parameters))

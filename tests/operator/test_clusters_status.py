@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.operator.clusters import CODE, OPERATOR, SMALL, SPARK, WHOLE, cluster, pool
 
 from onyx.deaths import Cause, Death
+from onyx.log.room import Usage
 from onyx.model.crd import cluster as crd_cluster
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.events import news
@@ -116,6 +117,19 @@ def test_a_cluster_without_workers_names_what_keeps_them_away() -> None:
 
     assert condition(found, "Ready") == ("False", failed.reason, failed.message)
     assert [each.reason for each in news({}, found)] == ["ApplyFailed"]
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [(0, ("True", "Room")), (799, ("True", "Room")), (800, ("False", "TenancyFull"))],
+)
+def test_a_tenancy_that_is_nearly_full_is_reported(held: int, expected: tuple[str, str]) -> None:
+    seen = Observed(cluster(), pool(), NOW_S, usage=Usage(held, 1_000, 10))
+    unknown = Observed(cluster(), pool(), NOW_S, usage=Usage(None, 1_000, 10))
+
+    assert condition(status(seen, Plan()), "HasRoom")[:2] == expected
+    names = {each["type"] for each in status(unknown, Plan())["conditions"]}
+    assert "HasRoom" not in names
 
 
 def test_processes_that_die_in_pods_that_go_on_are_told() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -117,7 +119,7 @@ def opened(stack: ExitStack, found: ZooKeeperSettings, tenancy: str) -> ZooKeepe
 
 def test_a_stranger_finds_no_node_to_fill(address: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        opened(stack, zookeeper(address, tmp_path), "ours")
+        assert opened(stack, zookeeper(address, tmp_path), "ours").usage().bytes
         for users in (), ("blue",):
             stranger = stack.enter_context(raw(address, *users))
             assert filled(stranger) == []
@@ -139,10 +141,10 @@ def test_what_stands_open_is_closed_by_the_first_who_has_a_user(
 ) -> None:
     with ExitStack() as stack:
         laptop = opened(stack, ZooKeeperSettings(address), "laptop")
+        assert laptop.usage().bytes
         opened(stack, zookeeper(address, tmp_path), "ours")
         stranger = stack.enter_context(raw(address))
-        of_laptop = [node for node in filled(stranger) if not node.startswith("/onyx/laptop")]
-        assert of_laptop == []
+        assert [node for node in filled(stranger) if "/onyx/laptop" not in node] == []
         laptop.append(marker("b"))
         with pytest.raises(UserError, match=r"has no /onyx/other.*Set ONYX_ZOOKEEPER_AUTH_USER"):
             opened(stack, ZooKeeperSettings(address), "other")
@@ -192,7 +194,9 @@ def test_a_second_user_is_told_what_to_do_and_comes_in_then(
         admit("blue", "blue", Path(blue.auth_password_file))
         with pytest.raises(UserError, match="/onyx/blue is there already"):
             admit("blue", "blue", Path(blue.auth_password_file))
-        assert len(opened(stack, blue, "blue").read(NO_POSITION)) == 1
+        theirs = opened(stack, blue, "blue")
+        assert len(theirs.read(NO_POSITION)) == 1
+        assert theirs.usage().bytes
         with pytest.raises(UserError, match="belong to a user"):
             opened(stack, ours, "blue")
         tenant = stack.enter_context(raw(address, "blue"))
@@ -203,7 +207,8 @@ def test_a_path_of_the_address_is_closed_as_a_root_of_its_own(address: str, tmp_
     with ExitStack() as stack:
         company = stack.enter_context(raw(address))
         company.create("/team")
-        opened(stack, zookeeper(f"{address}/team", tmp_path), "ours")
+        ours = opened(stack, zookeeper(f"{address}/team", tmp_path), "ours")
+        assert ours.usage().bytes
         assert not [node for node in filled(company) if node.startswith("/team")]
         company.create("/brokers")
 
@@ -217,13 +222,14 @@ def test_a_root_that_somebody_else_has_closed_is_asked_for(address: str, tmp_pat
             opened(stack, zookeeper(address, tmp_path, "blue"), "blue")
 
 
+@pytest.mark.slow
 def test_a_server_of_onyx_closes_itself_before_it_is_ready(
     tmp_path: Path, authority: trustme.CA
 ) -> None:
     """Whatever somebody has put there when nobody looked, and with certificates that carry none of
     the names by which it dials itself."""
     tls = Secret(tmp_path / "tls", authority, names=("zk.data.svc",)).settings()
-    port = free_port()
+    port, pages = free_port(), free_port()
     named = replace(tls, server_name="zk.data.svc")
     with (
         ZooKeeperServer(tmp_path / "data", port, tls=tls) as before,
@@ -240,6 +246,8 @@ def test_a_server_of_onyx_closes_itself_before_it_is_ready(
         **os.environ,
         **tls_files,
         "ONYX_ZOOKEEPER_SERVER_PORT": str(port),
+        "ONYX_ZOOKEEPER_SERVER_HEAP_MIB": "64",
+        "ONYX_TELEMETRY_METRICS_PORT": str(pages),
         "ONYX_ZOOKEEPER_SERVER_DATA_DIR": str(tmp_path / "data"),
         "ONYX_ZOOKEEPER_AUTH_USER": own.auth_user,
         "ONYX_ZOOKEEPER_AUTH_PASSWORD_FILE": own.auth_password_file,
@@ -250,6 +258,10 @@ def test_a_server_of_onyx_closes_itself_before_it_is_ready(
         guard.start()
         try:
             assert any("ZooKeeper serves" in line for line in running.stdout or ())
+            with urllib.request.urlopen(f"http://127.0.0.1:{pages}/metrics") as page:
+                shown = page.read().decode()
+            assert re.search(r"^onyx_zookeeper_data_bytes [1-9]", shown, re.M)
+            assert f"onyx_zookeeper_heap_bytes {64 << 20:.7e}" in shown
             with raw(f"127.0.0.1:{port}", tls=named) as stranger:
                 assert [node for node in filled(stranger) if node != "/junk"] == []
         finally:

@@ -137,7 +137,7 @@ def test_after_a_job_that_completes_in_the_last_moment_the_next_one_begins_anew(
 ) -> None:
     submit(client, "a")
     client.drain(JobId("a"))
-    client.hand_in(JobId("b"), upgrading(job("b"), "a"), owner="")
+    client.hand_in(JobId("b"), upgrading(job("b"), "a"), "", client.replica())
     replica = client.replica()
     assert (replica.jobs, replica.completed_jobs) == (("b",), ("a",))
     assert replica.upgrades(JobId("b")) is None

@@ -91,6 +91,12 @@ class LogSettings(msgspec.Struct, frozen=True):
     """Largest entry, checked before an append (ZooKeeper drops the connection at 1 MiB)."""
     chunk_bytes_max: int = 524_288
     """Largest piece of a content-addressed document; larger documents are split."""
+    tenancy_bytes_max: Annotated[int, Meta(ge=1)] = 67_108_864
+    """Bytes that a tenancy may hold in ZooKeeper: a job that would not fit is refused when it is
+    submitted. ZooKeeper keeps all in memory, so all tenancies together should have less than half
+    of its heap."""
+    tenancy_jobs_max: Annotated[int, Meta(ge=1)] = 10_000
+    """Jobs of a tenancy that run or wait for peers; more are refused when they are submitted."""
     poll_interval_s: float = 15.0
     """Interval of polling the log, in case a watch was lost."""
     append_queue_entries_max: int = 1_000

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from onyx.deaths import Death
 from onyx.errors import Unavailable
+from onyx.log.room import Usage
 from onyx.settings import Settings
 from onyx_operator.clusters.act import act
 from onyx_operator.clusters.events import news
@@ -30,10 +31,17 @@ class Clusters:
     other objects, a ConfigMap of code) is found because each list touches every cluster."""
 
     def __init__(
-        self, operator: Operator, deaths: Callable[[Settings], Sequence[Death]] = lambda _: ()
+        self,
+        operator: Operator,
+        deaths: Callable[[Settings], Sequence[Death]] = lambda _: (),
+        usage: Callable[[Settings], Usage | None] = lambda _: None,
     ) -> None:
-        """`deaths`: of worker processes lately, by the log of their cluster."""
-        self._operator, self._deaths = operator, deaths
+        """
+        Args:
+            deaths: of worker processes lately, by the log of their cluster.
+            usage: what its tenancy holds, by its log.
+        """
+        self._operator, self._deaths, self._usage = operator, deaths, usage
         pace, metrics = operator.settings.clusters, operator.metrics
         # One plan: an object that others change back would be applied again and again.
         kind = Kind(self._observe, plan, self._act, status, news, plans_max=1)
@@ -53,7 +61,9 @@ class Clusters:
     async def _observe(self, _: Key, body: Object) -> Observed:
         found = await observe(self._operator, body)
         log = connection(body, self._operator.settings)
-        return replace(found, deaths=self._deaths(log) if isinstance(log, Settings) else ())
+        if not isinstance(log, Settings):
+            return found
+        return replace(found, deaths=self._deaths(log), usage=self._usage(log))
 
     async def _act(self, body: Object, _: Observed, plan: Plan) -> Plan | None:
         return await act(self._operator.kube, body, plan)

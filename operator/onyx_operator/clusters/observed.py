@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from onyx.deaths import Death
+from onyx.log.room import Usage
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.spec import Refusal
 from onyx_operator.kube import Resource
@@ -54,3 +55,5 @@ class Observed(msgspec.Struct, frozen=True):
     """The pods of the Spark server and its executors."""
     deaths: Sequence[Death] = ()
     """Worker processes that have died in the last minutes, as their supervisors report."""
+    usage: Usage | None = None
+    """What its tenancy holds in ZooKeeper; None: not known."""

@@ -1,8 +1,9 @@
 """Step 4 for an OnyxCluster: its status, from what was observed and what went wrong. Pure.
 
-Two conditions: `Reconciled`, whether all objects are as the spec says, and `Ready`, whether all
-workers have joined and are up to date; with a Spark server also `SparkReady`. Why they are not is
-found in the pods.
+Conditions: `Reconciled`, whether all objects are as the spec says, and `Ready`, whether all workers
+have joined and are up to date; with a Spark server also `SparkReady`. `Stable` says whether worker
+processes die, `HasRoom` whether jobs fit into what the tenancy may hold in ZooKeeper. Why they are
+not is found in the pods.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.deaths import reason, sentence
+from onyx.log.room import NEARLY_FULL, Usage
 from onyx_operator.clusters.observed import Observed
 from onyx_operator.clusters.plan import Plan
 from onyx_operator.clusters.pool import Pool, selector, selector_text
@@ -43,6 +45,8 @@ def status(seen: Observed, plan: Plan) -> dict[str, Any]:
         verdicts["SparkReady"] = spark_ready(seen, pool, pool.cluster.spark)
     if pool is not None:
         verdicts["Stable"] = _stable(seen)
+    if pool is not None and seen.usage is not None and seen.usage.bytes is not None:
+        verdicts["HasRoom"] = _has_room(seen.usage)
     return {
         "observedGeneration": metadata["generation"],
         **_from_spec(pool, ready, before),
@@ -112,6 +116,19 @@ def _stable(seen: Observed) -> Verdict:
         return "True", "NoDeaths", "no worker process has died lately"
     deaths = sorted(seen.deaths, key=lambda each: each.at_ms)
     return "False", reason(deaths), sentence(deaths)
+
+
+def _has_room(usage: Usage) -> Verdict:
+    """Whether jobs fit into what the tenancy may hold in ZooKeeper. The message has no exact
+    number, which would be another one each time."""
+    most = f"the {usage.bytes_max:,} bytes that its tenancy may hold in ZooKeeper"
+    if not usage.is_nearly_full:
+        return "True", "Room", f"less than {NEARLY_FULL:.0%} of {most} are used"
+    message = (
+        f"{NEARLY_FULL:.0%} of {most} are used, or more, and jobs that do not fit are refused: "
+        "delete OnyxJobs that are not needed, or raise ONYX_LOG_TENANCY_BYTES_MAX of the operator"
+    )
+    return "False", "TenancyFull", message
 
 
 def _where_to_look(seen: Observed, counts: Object) -> str:

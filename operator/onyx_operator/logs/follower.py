@@ -19,6 +19,7 @@ from onyx.client.client import Client
 from onyx.errors import LogReplaced, OnyxError, Unavailable
 from onyx.ids import Position
 from onyx.log.interface import ClientLog, Origin
+from onyx.log.room import Usage
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
@@ -62,6 +63,8 @@ class Follower:
         self._client: Client | None = None
         self._following = contextlib.ExitStack()
         self._newest = self.replica = Replica()
+        self.usage: Usage | None = None
+        """What the tenancy held some seconds ago."""
         self._closed = self._broken = False
         self._told = True
         self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
@@ -146,7 +149,7 @@ class Follower:
         assert self._client is not None
         while not self._broken:
             try:
-                await self._in_thread(self._client.log.origin)
+                self.usage = await self._in_thread(self._client.log.usage)
                 self._set_trouble(None)
             except Unavailable as error:
                 self._set_trouble(Trouble("LogUnreachable", str(error)))

@@ -13,6 +13,7 @@ from typing import Any
 
 from onyx.deaths import Death
 from onyx.ids import JobId
+from onyx.log.room import Usage
 from onyx.model.job import Job
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
@@ -58,6 +59,11 @@ class LogView:
     def trouble(self) -> Trouble | None:
         """Why the log cannot be used now; None while it can."""
         return self._log.trouble
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the tenancy held some seconds ago; None before that is known."""
+        return self._log.usage
 
     @property
     def deaths(self) -> Sequence[Death]:
@@ -120,10 +126,12 @@ class LogView:
         """Write the submission of a job and wait until it is seen in the log.
 
         Raises:
+            NoRoom: the tenancy would hold too much.
             Unavailable: it may have been written or not; a repeat does no harm.
         """
         client = self._log.opened()
-        await self._log.arrived(await self._log.ask(client.hand_in, job_id, job, owner))
+        replica = self._log.replica
+        await self._log.arrived(await self._log.ask(client.hand_in, job_id, job, owner, replica))
 
     async def append(self, command: Command) -> None:
         """Write a command and wait until it is seen in the log.

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from onyx.deaths import Death
 from onyx.errors import OnyxError
 from onyx.ids import JobId
+from onyx.log.room import Usage
 from onyx.settings import Settings
 from onyx_operator.logs.follower import Connect
 from onyx_operator.logs.state import Trouble
@@ -58,6 +59,11 @@ class LogViews:
         been read."""
         view = self._views.get(settings)
         return () if view is None else view.deaths
+
+    def usage(self, settings: Settings) -> Usage | None:
+        """What the tenancy of a cluster held some seconds ago, if that is known."""
+        view = self._views.get(settings)
+        return None if view is None else view.usage
 
     async def keep(self, wanted: Iterable[Settings]) -> None:
         """Close all views but these."""

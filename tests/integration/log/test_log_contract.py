@@ -3,6 +3,8 @@ TLS and a user."""
 
 from __future__ import annotations
 
+import hashlib
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -17,12 +19,13 @@ from tests.support.log.submissions import submit_job
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import ChunkGone, Document, GroupLog, Origin, Session
+from onyx.log.room import NoRoom
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.replica.command import Command
 from onyx.settings import LogSettings, Settings
 
-LIMITS = LogSettings(entry_bytes_max=20_000, chunk_bytes_max=50_000)
+LIMITS = LogSettings(entry_bytes_max=20_000, chunk_bytes_max=50_000, tenancy_bytes_max=1_000_000)
 
 
 class World:
@@ -100,6 +103,11 @@ def follow(log: Any, after: int = NO_POSITION) -> Inbox:
     inbox = Inbox()
     log.subscribe(Position(after), inbox)
     return inbox
+
+
+def noise(size: int) -> bytes:
+    """Bytes that do not shrink."""
+    return random.Random(size).randbytes(size)
 
 
 def commands(*names: str) -> list[Command]:
@@ -342,7 +350,7 @@ def test_documents_are_deleted_with_those_in_the_folder_of_their_name(world):
 @pytest.mark.parametrize("size", [0, 1, 50_000, 50_001, 170_000])
 def test_chunks_of_every_size_come_back_under_their_content_address(world, size):
     client = world.client()
-    data = bytes(number % 251 for number in range(size))
+    data = noise(size)
     digest = client.put_chunk(data)
     assert client.put_chunk(data) == digest, "idempotent"
     assert client.get_chunk(digest) == data
@@ -353,9 +361,41 @@ def test_a_chunk_that_is_missing_is_unavailable(world):
         world.client().get_chunk("00" * 32)
 
 
+def test_what_a_tenancy_holds_is_counted_compressed_and_goes_when_it_is_deleted(world):
+    client = world.client()
+    before = client.usage().bytes
+    client.put_chunk(b"x" * 500_000)
+    packed = client.usage().bytes - before
+    client.put_chunk(noise(500_000))
+    client.put_document("d", noise(40_000), None)
+    client.append(marker("a", x="y" * 10_000))
+    held = client.usage().bytes - before
+    assert 500 < packed < 20_000
+    assert 550_000 < held < 575_000
+    client.delete_documents("d")
+    client.sweep_chunks(tuple, age_s=-60)
+    assert 10_000 < client.usage().bytes - before < 15_000
+    assert client.usage().bytes_max == 1_000_000
+
+
+def test_a_chunk_for_which_there_is_no_room_is_refused_and_what_is_there_is_not(world):
+    client, group = world.client(), world.group("g1")
+    data = noise(600_000)
+    digest = client.put_chunk(data, if_room=True)
+    assert client.put_chunk(data, if_room=True) == digest
+    for log in (client, group):
+        with pytest.raises(NoRoom, match=r"may hold 1,000,000.* ONYX_LOG_TENANCY_BYTES_MAX"):
+            log.put_chunk(noise(600_001), if_room=True)
+    with pytest.raises(Unavailable):
+        client.get_chunk(hashlib.sha256(noise(600_001)).hexdigest())
+    client.put_chunk(noise(600_002))
+    with pytest.raises(NoRoom):
+        client.put_chunk(b"small", if_room=True)
+
+
 def test_chunks_that_nothing_names_go_once_they_are_old(world):
     client = world.client()
-    small, large = client.put_chunk(b"s"), client.put_chunk(b"l" * 170_000)
+    small, large = client.put_chunk(b"s"), client.put_chunk(noise(170_000))
     kept = client.put_chunk(b"kept")
     client.collect(Origin(Position(3), b"replica"))
     assert client.sweep_chunks(lambda: {kept}, age_s=3_600) == 0
@@ -365,15 +405,15 @@ def test_chunks_that_nothing_names_go_once_they_are_old(world):
             client.get_chunk(digest)
     assert client.get_chunk(kept) == b"kept"
     assert client.origin().replica == b"replica"
-    assert client.put_chunk(b"l" * 170_000) == large
-    assert client.get_chunk(large) == b"l" * 170_000
+    assert client.put_chunk(noise(170_000)) == large
+    assert client.get_chunk(large) == noise(170_000)
 
 
 @pytest.mark.parametrize("size", [1, 170_000])
 @pytest.mark.parametrize("how", ["put again", "named by an entry", "named by a document"])
 def test_a_chunk_that_somebody_wants_while_chunks_are_swept_stays(world, size, how):
     client, other = world.client(), world.client()
-    data = b"x" * size
+    data = noise(size)
     digest = other.put_chunk(data)
 
     def named():

@@ -20,6 +20,7 @@ from functools import partial
 from tests.support.log.memory_log_store import MemoryStore
 
 from onyx.codec.entries import decode_entry, encode_entry
+from onyx.codec.packed import pack
 from onyx.errors import Fenced, StateError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
@@ -27,6 +28,7 @@ from onyx.log.callback_loop import Loop
 from onyx.log.interface import ChunkGone, Document, Origin, Session
 from onyx.log.paths import Paths
 from onyx.log.reader import Reader
+from onyx.log.room import Usage
 from onyx.replica.command import Command
 from onyx.replica.entry import Entry
 from onyx.settings import LogSettings
@@ -124,12 +126,19 @@ class MemorySession:
         with self._serving() as store:
             return store.collect(origin)
 
-    def put_chunk(self, data: bytes) -> str:
+    def put_chunk(self, data: bytes, if_room: bool = False) -> str:
         digest = hashlib.sha256(data).hexdigest()
         with self._serving() as store:
+            if if_room and digest not in store.chunks:
+                self.usage().check_bytes(len(pack(data)))
             store.chunks[digest] = bytes(data)
             store.touch([digest])
         return digest
+
+    def usage(self) -> Usage:
+        with self._serving() as store:
+            limits = store.settings
+            return Usage(store.bytes(), limits.tenancy_bytes_max, limits.tenancy_jobs_max)
 
     def sweep_chunks(self, named: Callable[[], Collection[str]], age_s: float) -> int:
         with self._serving() as store:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Protocol
 
+from onyx.codec.packed import pack
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, Origin
 from onyx.settings import LogSettings
@@ -17,6 +19,12 @@ class Watcher(Protocol):
 
     def look(self) -> None:
         """Something changed; called under the lock."""
+
+
+@lru_cache(10_000)
+def packed_bytes(data: bytes) -> int:
+    """What a document takes when it is compressed."""
+    return len(pack(data))
 
 
 class MemoryStore:
@@ -56,6 +64,13 @@ class MemoryStore:
                 del self.entries[position]
             self._changed()
             return origin == self.origin
+
+    def bytes(self) -> int:
+        """What all nodes have together, the replica of the origin among them."""
+        with self.lock:
+            packed = sum(map(packed_bytes, (*self.chunks.values(), self.origin.replica)))
+            documents = sum(len(each.data) for each in self.documents.values())
+            return packed + documents + sum(map(len, self.entries.values()))
 
     def touch(self, digests: Collection[str]) -> bool:
         """Somebody is about to name these chunks; False if one is gone."""

@@ -32,6 +32,7 @@ from onyx.replica.commands import (
     SuspendJob,
 )
 from onyx.replica.commands.set_options import TaskOptions
+from onyx.replica.state import Replica
 from onyx.upgrade.plan import Plan
 
 
@@ -75,6 +76,7 @@ class Client(JobReader):
             ManifestError: options of a plugin are wrong.
             JobRefused: another job has the id, or the job cannot upgrade the old one.
             UserError: the old job has no state to carry over.
+            NoRoom: the tenancy would hold too much.
             Unavailable: not all workers have answered in time; nothing was changed.
         """
         return self._submissions.submit_all(jobs)
@@ -89,16 +91,18 @@ class Client(JobReader):
         """
         return self._submissions.examine(job)
 
-    def hand_in(self, job_id: JobId, job: Job, owner: str) -> Position:
+    def hand_in(self, job_id: JobId, job: Job, owner: str, replica: Replica) -> Position:
         """Write the submission of a job whose id is made of its content, without reading the log.
 
         The first one of an id counts, a repeat changes nothing. `owner` is kept with the job, for
-        whoever is to end it.
+        whoever is to end it. `replica` is the newest that the caller knows: it says how many jobs
+        there are.
 
         Raises:
             UserError: the job has too many tasks for an entry of the log.
+            NoRoom: the tenancy would hold too much.
         """
-        return self._submissions.hand_in(job_id, job, owner)
+        return self._submissions.hand_in(job_id, job, owner, replica)
 
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
         """Store a job; the entry that would submit it. Raises as `hand_in`."""

@@ -33,10 +33,12 @@ class Drafts:
 
         Raises:
             UserError: the job has too many tasks for an entry of the log.
+            NoRoom: the tenancy would hold too much.
         """
         digest = self.store(job)
         return submission(job_id, job, digest, self._job_scheduler, owner)
 
     def store(self, job: Job) -> str:
-        """Store the manifest of a job; its digest."""
-        return self._log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
+        """Store the manifest of a job, if there is room; its digest."""
+        data = msgspec.json.encode(to_mapping(job), order="sorted")
+        return self._log.put_chunk(data, if_room=True)

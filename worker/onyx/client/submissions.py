@@ -18,6 +18,7 @@ from onyx.ids import JobId, Position
 from onyx.log.interface import ChunkGone, ClientLog
 from onyx.model.job import Job
 from onyx.replica.commands import SubmitJob
+from onyx.replica.jobs import is_known
 from onyx.replica.state import Replica
 from onyx.submission import preflight
 from onyx.upgrade.plan import Plan, drop_unused_upgrade
@@ -53,13 +54,26 @@ class Submissions:
         if problems := [each for job in jobs for each in self._problems(job)]:
             raise ManifestError(problems)
         replica, entries = self._replicas.at(None), dict[JobId, tuple[SubmitJob, Job]]()
-        for job in map(drop_unused_upgrade, jobs):
-            job_id = id_of(job)
+        wanted = [(id_of(job), job) for job in map(drop_unused_upgrade, jobs)]
+        self._check_room(replica, wanted)
+        for job_id, job in wanted:
             entry = self._drafts.prepare(job_id, job)
             self._check(replica, job, job_id, entry)
             if entries.setdefault(job_id, (entry, job))[0].spec.digest != entry.spec.digest:
                 raise JobRefused(f"two of the jobs have the id {job_id}: {_OTHER_ID}")
         return [Submission(job_id, self._hand_in(*entry)) for job_id, entry in entries.items()]
+
+    def _check_room(self, replica: Replica, wanted: Sequence[tuple[JobId, Job]]) -> None:
+        """Raises NoRoom when the tenancy would have too many jobs. A repeat adds none, nor does a
+        job that ends another one."""
+        new = {
+            job_id
+            for job_id, job in wanted
+            if not is_known(replica, job_id)
+            and (job.upgrade is None or job.upgrade.from_job not in replica.jobs)
+        }
+        if new:
+            self._log.usage().check_jobs(len(replica.jobs), len(new))
 
     def _check(self, replica: Replica, job: Job, job_id: JobId, entry: SubmitJob) -> None:
         taken = replica.digest_of(job_id)
@@ -79,9 +93,11 @@ class Submissions:
         entry = self._drafts.prepare(JobId(str(uuid.uuid4())), job)
         return self._examined(self._replicas.at(None), job, entry)
 
-    def hand_in(self, job_id: JobId, job: Job, owner: str) -> Position:
-        """Write the submission of a job whose id is made of its content."""
+    def hand_in(self, job_id: JobId, job: Job, owner: str, replica: Replica) -> Position:
+        """Write the submission of a job whose id is made of its content. `replica` may be a little
+        old."""
         job = drop_unused_upgrade(job)
+        self._check_room(replica, [(job_id, job)])
         return self._hand_in(self._drafts.prepare(job_id, job, owner), job)
 
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:

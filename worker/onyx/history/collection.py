@@ -23,6 +23,7 @@ from onyx.history.beside import named, note_left_files, sweep_documents
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, LogReader, Origin
+from onyx.log.room import Usage
 from onyx.replica import canonical
 from onyx.replica.commands.gc import REMEMBERED_MAX, Gc
 from onyx.replica.state import Replica
@@ -40,6 +41,8 @@ class Collected(msgspec.Struct, frozen=True):
     """The jobs that are forgotten."""
     position: Position
     """The log starts after this one."""
+    usage: Usage
+    """What the tenancy held before."""
 
 
 def collect_all(log: ClientLog, replicas: Replicas) -> Collected:
@@ -50,7 +53,7 @@ def collect_all(log: ClientLog, replicas: Replicas) -> Collected:
     Raises:
         Unavailable: ZooKeeper cannot be reached; call it again.
     """
-    replica = replicas.at()
+    replica, usage = replicas.at(), log.usage()
     taken, needed = upgrades.progress(log, replica)
     ended = (*replica.completed_jobs, *replica.killed_jobs)
     jobs = tuple(job for job in ended if job not in needed)
@@ -63,7 +66,7 @@ def collect_all(log: ClientLog, replicas: Replicas) -> Collected:
     replica = replicas.at(log.append(Gc(id=caller, jobs=())), after=replica)
     trim(log, replicas, replica.version)
     log.sweep_chunks(lambda: named(log, replicas.at(after=replica)), HistorySettings().chunk_age_s)
-    return Collected(jobs, replica.version)
+    return Collected(jobs, replica.version, usage)
 
 
 def forget(

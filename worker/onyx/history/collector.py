@@ -15,7 +15,7 @@ from onyx.history.beside import (
     sweep_documents,
 )
 from onyx.history.collection import Collected, forget, trim
-from onyx.history.limits import Mark, expired, trim_to
+from onyx.history.limits import Mark, crowded, expired, trim_to
 from onyx.history.marks import noted_marks
 from onyx.history.replicas import Replicas
 from onyx.ids import Position
@@ -65,6 +65,8 @@ class Collector:
             Fenced: this incarnation is dead.
         """
         replica = self._replicas.at(after=known)
+        usage = self._log.usage()
+        settings = crowded(replica, self._settings) if usage.is_crowded else self._settings
         now_ms = self._now_ms()
         marks = noted_marks(self._log, replica.version, now_ms, self._settings)
         clean = sweep_documents(
@@ -74,22 +76,24 @@ class Collector:
             self._remove_files,
         )
         taken, needed = upgrades.progress(self._log, replica)
-        jobs = expired(replica, needed, marks, now_ms, self._settings)
+        jobs = expired(replica, needed, marks, now_ms, settings)
         # An id is let go only when nothing is left of any job.
         keep = self._settings.remembered_max if clean else REMEMBERED_MAX
         note_left_files(self._log, replica, jobs)
         for command in forget(replica, jobs, taken, self._id, keep):
             self._append(command)
-        position = self._trimmed(replica, marks, now_ms)
+        position = self._trimmed(replica, marks, now_ms, settings)
         self._log.sweep_chunks(
-            lambda: named(self._log, self._replicas.at(after=replica)), self._settings.chunk_age_s
+            lambda: named(self._log, self._replicas.at(after=replica)), settings.chunk_age_s
         )
-        return Collected(jobs, position)
+        return Collected(jobs, position, usage)
 
-    def _trimmed(self, replica: Replica, marks: Sequence[Mark], now_ms: int) -> Position:
+    def _trimmed(
+        self, replica: Replica, marks: Sequence[Mark], now_ms: int, settings: HistorySettings
+    ) -> Position:
         """Trim the log, if it is time; the entry after which it starts."""
         origin = self._log.origin().position
-        position = trim_to(origin, replica.version, marks, now_ms, self._settings)
+        position = trim_to(origin, replica.version, marks, now_ms, settings)
         if position is None:
             return origin
         try:

@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from onyx.ids import NO_POSITION, JobId, Position
 from onyx.replica.state import Replica
 from onyx.settings import HistorySettings
 
 NEAR = 1 / 8
 """Marks may be so much of their age apart: a few dozen are enough for weeks."""
+CROWDED_ENTRIES_MAX, CROWDED_CHUNK_AGE_S = 64, 60.0
+"""What is kept when there is little room; a chunk that is about to be named needs seconds."""
 TRIM_ENTRIES_MIN = 256
 """Fewer entries are not worth a new origin."""
 
@@ -78,6 +82,18 @@ def expired(
             is_old = record is None or record.ended <= limit
             (found if is_old else left).append(job)
     return (*found, *left[: max(0, len(left) - settings.jobs_max)])
+
+
+def crowded(replica: Replica, settings: HistorySettings) -> HistorySettings:
+    """What is kept of the past in a tenancy that is half full: the newer half of the jobs that have
+    ended, and little else. The next round halves them again if that is not enough."""
+    ended = len(replica.completed_jobs) + len(replica.killed_jobs)
+    return replace(
+        settings,
+        jobs_max=min(settings.jobs_max, ended // 2),
+        entries_max=min(settings.entries_max, CROWDED_ENTRIES_MAX),
+        chunk_age_s=min(settings.chunk_age_s, CROWDED_CHUNK_AGE_S),
+    )
 
 
 def trim_to(

@@ -14,6 +14,7 @@ import msgspec
 
 from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, Position
+from onyx.log.room import Usage
 from onyx.replica.command import Command
 from onyx.replica.entry import Entry
 
@@ -86,12 +87,20 @@ class LogReader(Protocol):
         """
         ...
 
-    def put_chunk(self, data: bytes) -> str:
+    def put_chunk(self, data: bytes, if_room: bool = False) -> str:
         """Store a document under its content address (SHA-256, hex). Idempotent.
 
         What nothing names is deleted after a while. An entry of the log that names a chunk keeps
         it, and a document that says so (`put_document`).
+
+        Args:
+            if_room: refuse it with NoRoom if the tenancy would hold too much. Without it, which is
+                for what makes room or belongs to jobs that run, all is taken.
         """
+        ...
+
+    def usage(self) -> Usage:
+        """What the tenancy holds, and what it may hold."""
         ...
 
     def get_chunk(self, digest: str) -> bytes:

@@ -288,23 +288,27 @@ JOB_STALLED = Metric(
     "advanced; absent while all advance.",
 )
 LOG_APPLIED = Metric(
-    "onyx_log_position_applied",
-    "gauge",
-    (),
+    "onyx_log_position_applied", "gauge", (),
     "Position of the last log entry applied.",
-)
+)  # fmt: skip
 LOG_TAIL = Metric(
     "onyx_log_position_tail",
     "gauge",
     (),
     "Position of the last log entry read.",
 )
+LOG_STORED = Metric(
+    "onyx_log_stored_bytes", "gauge", (),
+    "Bytes that the tenancy holds in ZooKeeper, by the worker that collects garbage there.",
+)  # fmt: skip
+LOG_STORED_MAX = Metric(
+    "onyx_log_stored_bytes_max", "gauge", (),
+    "Bytes that the tenancy may hold in ZooKeeper (`ONYX_LOG_TENANCY_BYTES_MAX`).",
+)  # fmt: skip
 LOG_ENTRIES = Metric(
-    "onyx_log_entries_total",
-    "counter",
-    ("fn",),
+    "onyx_log_entries_total", "counter", ("fn",),
     "Log entries applied, by command.",
-)
+)  # fmt: skip
 LOG_REJECTED = Metric(
     "onyx_log_entries_rejected_total",
     "counter",
@@ -320,11 +324,9 @@ LOG_APPLY_SECONDS = Metric(
     _APPLY_SECONDS,
 )
 REPLICA_VERSION = Metric(
-    "onyx_replica_version",
-    "gauge",
-    (),
+    "onyx_replica_version", "gauge", (),
     "Version of the replica: equal on all workers when the log is idle.",
-)
+)  # fmt: skip
 PEERS = Metric(
     "onyx_peers",
     "gauge",
@@ -332,11 +334,9 @@ PEERS = Metric(
     "Virtual peers of this process, by state.",
 )
 SESSION_LOSSES = Metric(
-    "onyx_zookeeper_session_losses_total",
-    "counter",
-    (),
+    "onyx_zookeeper_session_losses_total", "counter", (),
     "ZooKeeper sessions lost; after each, the group joins again under new ids.",
-)
+)  # fmt: skip
 STREAM_BYTES = Metric(
     "onyx_grpc_stream_bytes_total",
     "counter",
@@ -344,11 +344,9 @@ STREAM_BYTES = Metric(
     "Bytes of frames between groups.",
 )
 STREAM_FRAMES = Metric(
-    "onyx_grpc_stream_messages_total",
-    "counter",
-    ("direction",),
+    "onyx_grpc_stream_messages_total", "counter", ("direction",),
     "Frames between groups.",
-)
+)  # fmt: skip
 STREAM_RECONNECTS = Metric(
     "onyx_grpc_stream_reconnects_total",
     "counter",
@@ -356,11 +354,9 @@ STREAM_RECONNECTS = Metric(
     "Streams to other groups that were opened again after a break.",
 )
 CALLS_REFUSED = Metric(
-    "onyx_grpc_calls_refused_total",
-    "counter",
-    ("reason",),
+    "onyx_grpc_calls_refused_total", "counter", ("reason",),
     "Calls on the port for other groups that were refused, by reason.",
-)
+)  # fmt: skip
 HTTP_SERVED = Metric(
     "onyx_http_served_requests_total",
     "counter",
@@ -375,11 +371,9 @@ HTTP_SERVED_SECONDS = Metric(
     _SERVED_SECONDS,
 )
 JOB_INFO = Metric(
-    "onyx_job_info",
-    "gauge",
-    ("job", "job_id", "guarantee"),
+    "onyx_job_info", "gauge", ("job", "job_id", "guarantee"),
     "1 for each job that a peer of this process works on.",
-)
+)  # fmt: skip
 BUILD_INFO = Metric(
     "onyx_build_info",
     "gauge",
@@ -394,5 +388,13 @@ MEMORY_KILLS = Metric(
     "Processes of this container, also of Spark, killed for want of memory; absent without one.",
 )  # fmt: skip
 """Counted by the kernel; see `memory_kills`."""
-EXPORTED = (*METRICS, MEMORY_KILLS)
-"""All that a worker shows."""
+ZOOKEEPER_DATA = Metric(
+    "onyx_zookeeper_data_bytes", "gauge", (),
+    "Data that a server of `onyx zookeeper` keeps in memory, of all tenancies.",
+)  # fmt: skip
+ZOOKEEPER_HEAP = Metric(
+    "onyx_zookeeper_heap_bytes", "gauge", (),
+    "Largest heap of a server of `onyx zookeeper` (`ONYX_ZOOKEEPER_SERVER_HEAP_MIB`).",
+)  # fmt: skip
+EXPORTED = (*METRICS, MEMORY_KILLS, ZOOKEEPER_DATA, ZOOKEEPER_HEAP)
+"""All that workers and servers of ZooKeeper show."""

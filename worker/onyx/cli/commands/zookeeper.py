@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
 from onyx.cli.command_line import Option
 from onyx.errors import Unavailable
@@ -24,6 +25,7 @@ from onyx.log.zookeeper.above import close_server_of
 from onyx.processes.surroundings import settings, stop_signal
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx.telemetry.http_server import TelemetryServer
+from onyx.telemetry.zookeeper_data import ZooKeeperDataCollector
 
 POLL_S = 0.2
 PORT = 2181
@@ -116,10 +118,12 @@ def _open_pages(
             return waiting or closing.done or "its nodes are still open to everybody"
         return "it does not serve: starting, or no leader is elected"
 
+    registry = CollectorRegistry()
+    registry.register(ZooKeeperDataCollector(server.data_bytes, server.heap_bytes))
     pages = TelemetryServer(
         telemetry.metrics_host,
         telemetry.metrics_port,
-        None,
+        registry,
         healthy=lambda: server.exit_code is None or "the server has ended",
         ready=ready,
     )

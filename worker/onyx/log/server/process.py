@@ -25,7 +25,7 @@ from onyx.log.server.class_archive import ClassArchive
 from onyx.log.server.config import Ensemble, ServerConfig
 from onyx.log.server.java_command import find_jars, jars_needed, java_command
 from onyx.log.server.parent import end_with_parent
-from onyx.log.server.probe import free_port, is_listening, is_serving
+from onyx.log.server.probe import data_bytes, free_port, is_listening, is_serving
 from onyx.log.server.tls import ServerTls
 from onyx.settings import TlsSettings
 from onyx.tls.files import CertificateFiles
@@ -110,6 +110,15 @@ class ZooKeeperServer:
     def serves(self) -> bool:
         """Whether it answers clients: in an ensemble, whether it has a leader."""
         return self._answers(1.0)
+
+    @property
+    def heap_bytes(self) -> int:
+        """The largest heap of its virtual machine."""
+        return self._heap_mib << 20
+
+    def data_bytes(self) -> int | None:
+        """How much data it keeps in memory, about; None when it does not answer."""
+        return data_bytes(self._near_host, self.port, 1.0, self._tls.client if self._tls else None)
 
     def start(self) -> None:
         """Start and wait until it serves. A port that was free may be somebody else's when the

@@ -29,6 +29,7 @@ from onyx.errors import UserError
 from onyx.log.paths import ABOVE, Paths
 from onyx.log.zookeeper.access import Access
 from onyx.log.zookeeper.session import Denied, ZooKeeperSession
+from onyx.log.zookeeper.usage import Counted
 from onyx.settings import ZooKeeperSettings
 from onyx.tls.files import CertificateFiles
 from onyx.zookeeper_settings import CloseRoot
@@ -36,8 +37,8 @@ from onyx.zookeeper_settings import CloseRoot
 logger = logging.getLogger("onyx.log")
 
 ROOT = "/"
-OF_SERVER = ("/zookeeper", "/zookeeper/quota")
-"""Nodes that a server makes by itself, open to all."""
+OF_SERVER = ("/zookeeper", "/zookeeper/quota", f"/zookeeper/quota{ABOVE}")
+"""Nodes that a server makes by itself, open to all, and one where it counts (`usage`)."""
 OURS = frozenset((ABOVE[1:], "zookeeper"))
 """What `/` has in it when nobody else uses the ZooKeeper."""
 SHOWN_MAX = 5
@@ -99,6 +100,7 @@ def admit(zookeeper: ZooKeeperSettings, tenancy: str, other: Access) -> None:
         make_above(session, zookeeper.close_root)
         try:
             session.perform(lambda client: client.create_async(root, b"", acl=other.own))
+            Counted(session, Paths(tenancy)).begin(other)
         except NodeExistsError:
             raise UserError(
                 f"{root} is there already in ZooKeeper at {session.address}: choose another tenancy"

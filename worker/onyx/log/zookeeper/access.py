@@ -44,6 +44,12 @@ class Access(msgspec.Struct, frozen=True):
         """The access list of nodes above a tenancy."""
         return None if self.own is None else (*self.own, EVERYBODY)
 
+    def read_by(self, other: Access) -> tuple[Any, ...] | None:
+        """The access list of a node that another user may read."""
+        if self.own is None:
+            return None
+        return (*self.own, *(ACL(Permissions.READ, each.id) for each in other.own or ()))
+
 
 def read_access(settings: ZooKeeperSettings) -> Access:
     """The access that some settings name.

@@ -1,7 +1,8 @@
-"""Documents under their content address (SHA-256), split where they are larger than a node may be.
+"""Documents under their content address (SHA-256), compressed, and split where they are larger than
+a node may be.
 
     chunks/<sha256>            empty; its version counts how often somebody was about to name it
-    chunks/<sha256>/whole      one tag byte, then the document, or the digests of its pieces
+    chunks/<sha256>/whole      one tag byte, then the packed document, or the digests of its pieces
     chunks/<sha256>/<sha256>   a piece
 
 `whole` is written last, in a transaction that checks the pieces: what has it is complete.
@@ -26,6 +27,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from onyx.codec.packed import pack, unpack
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.log.paths import Paths
 from onyx.log.zookeeper.all_of import AllOf
@@ -55,19 +57,25 @@ class Chunks:
         self._paths = paths
         self._piece_bytes = chunk_bytes_max
 
-    def put(self, data: bytes) -> str:
+    def put(self, data: bytes, check_room: Callable[[int], None] = lambda _: None) -> str:
         """Store a document, or touch it if it is there; returns its digest in hex.
 
+        Args:
+            check_room: called with the bytes that are about to be added; raises if they are too
+                many.
+
         Raises:
-            UserError: it has more pieces than one list can name.
+            UserError: it is too large.
         """
-        digest = hashlib.sha256(data).hexdigest()
-        pieces = self._split(data)
+        digest, packed = hashlib.sha256(data).hexdigest(), b""
         for _ in range(ATTEMPTS_MAX):
             if self._touched(digest):
                 return digest
+            packed = packed or _packed(data)
+            pieces = self._split(packed)
+            check_room(len(packed))
             try:
-                self._write(digest, data, pieces)
+                self._write(digest, packed, pieces)
                 return digest
             except NoNodeError:  # collected while it was written
                 continue
@@ -90,16 +98,22 @@ class Chunks:
             StateError: what is there is something else.
         """
         stored = self._load(digest, _WHOLE)
-        data = stored[1:]
+        packed = stored[1:]
         if stored[:1] == _PIECES:
-            data = b"".join(self._load(digest, piece) for piece in _names(stored))
+            packed = b"".join(self._load(digest, piece) for piece in _names(stored)[:PIECES_MAX])
+        try:
+            data = unpack(packed)
+        except ValueError as error:
+            raise self._damaged(digest, str(error)) from None
         if hashlib.sha256(data).hexdigest() != digest:
-            raise StateError(
-                f"chunk {self._paths.chunk(digest)} in ZooKeeper is damaged: it holds something "
-                "else than its name says; restore the data of ZooKeeper, or delete the chunk and "
-                "submit its job again"
-            )
+            raise self._damaged(digest, "it holds something else than its name says")
         return data
+
+    def _damaged(self, digest: str, why: str) -> StateError:
+        return StateError(
+            f"chunk {self._paths.chunk(digest)} in ZooKeeper is damaged: {why}. Restore the data "
+            "of ZooKeeper, or delete the chunk and submit its job again"
+        )
 
     def delete(self, digest: str, version: int = _ANY_VERSION) -> bool:
         """Remove a document if nobody has touched it since it had this version; False if somebody
@@ -157,14 +171,14 @@ class Chunks:
         )
         return found
 
-    def _split(self, data: bytes) -> list[bytes]:
+    def _split(self, packed: bytes) -> list[bytes]:
         """The pieces of a document; none if it fits into a node."""
-        if len(data) <= self._piece_bytes:
+        if len(packed) <= self._piece_bytes:
             return []
-        starts = range(0, len(data), self._piece_bytes)
+        starts = range(0, len(packed), self._piece_bytes)
         if len(starts) > min(PIECES_MAX, self._piece_bytes // _DIGEST_BYTES):
-            raise UserError(f"a document of {len(data)} bytes is too large for the log's chunks")
-        return [data[start : start + self._piece_bytes] for start in starts]
+            raise UserError(f"a document of {len(packed)} bytes is too large for the log's chunks")
+        return [packed[start : start + self._piece_bytes] for start in starts]
 
     def _touched(self, digest: str) -> bool:
         def start(client: KazooClient) -> Any:
@@ -174,14 +188,14 @@ class Chunks:
 
         return not _failed(self._session.perform(start))
 
-    def _write(self, digest: str, data: bytes, pieces: Sequence[bytes]) -> None:
+    def _write(self, digest: str, packed: bytes, pieces: Sequence[bytes]) -> None:
         """Raises NoNodeError when it is deleted meanwhile."""
         node = self._paths.chunk(digest)
         self._create(node, b"")
         names = [hashlib.sha256(piece).digest() for piece in pieces]
         for name, piece in zip(names, pieces, strict=True):
             self._create(f"{node}/{name.hex()}", piece)
-        whole = _PIECES + b"".join(names) if pieces else _INLINE + data
+        whole = _PIECES + b"".join(names) if pieces else _INLINE + packed
 
         def start(client: KazooClient) -> Any:
             transaction = client.transaction()
@@ -207,6 +221,13 @@ class Chunks:
             self._session.perform(lambda client: client.create_async(path, data))
         except NodeExistsError:
             return
+
+
+def _packed(data: bytes) -> bytes:
+    try:
+        return pack(data)
+    except ValueError as error:
+        raise UserError(f"a document is too large for the log's chunks: {error}") from None
 
 
 def _failed(results: Sequence[Any]) -> bool:

@@ -15,12 +15,14 @@ from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, Origin
 from onyx.log.paths import Paths
 from onyx.log.reader import Reader
+from onyx.log.room import Usage
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.documents import Documents
 from onyx.log.zookeeper.entries import read_entries
 from onyx.log.zookeeper.origins import Origins
 from onyx.log.zookeeper.session import ZooKeeperSession
 from onyx.log.zookeeper.subscription import Subscription
+from onyx.log.zookeeper.usage import Counted
 from onyx.replica.entry import Entry
 from onyx.settings import Settings
 from onyx.tls.files import CertificateFiles
@@ -58,6 +60,7 @@ class ZooKeeperLog:
             self._documents = Documents(
                 self._session, self._paths, self._chunks, piece_bytes, fence
             )
+            self._counted = Counted(self._session, self._paths)
             self._origins = Origins(
                 self._session, self._paths, self._chunks, settings.zookeeper.close_root, identity
             )
@@ -100,9 +103,16 @@ class ZooKeeperLog:
         """Start the log from a later replica and delete the entries that it contains."""
         return self._origins.collect(origin)
 
-    def put_chunk(self, data: bytes) -> str:
+    def put_chunk(self, data: bytes, if_room: bool = False) -> str:
         """Store a document under its content address (SHA-256, hex)."""
-        return self._chunks.put(data)
+        if not if_room:
+            return self._chunks.put(data)
+        return self._chunks.put(data, lambda more: self.usage().check_bytes(more))
+
+    def usage(self) -> Usage:
+        """What the tenancy holds, and what it may hold."""
+        settings = self._settings
+        return Usage(self._counted.held(), settings.tenancy_bytes_max, settings.tenancy_jobs_max)
 
     def get_chunk(self, digest: str) -> bytes:
         """Raises Unavailable when it is missing, InvariantViolated when it is not what it says."""

@@ -99,6 +99,11 @@ class ZooKeeperSession:
         client_id = self._client.client_id
         return int(client_id[0]) if client_id else 0
 
+    @property
+    def chroot(self) -> str:
+        """The path with which the address ends; empty for none."""
+        return str(self._client.chroot or "")
+
     def on_session(self, listener: Callable[[Session], None]) -> Callable[[], None]:
         """Tell `listener`, on the loop, what happens to the session, until the returned function
         is called."""

@@ -18,6 +18,8 @@ from onyx.ids import GroupId
 from onyx.peer.work.task_services import TaskServices
 from onyx.replica.state import Replica
 from onyx.spark.left_files import remove_left
+from onyx.telemetry.catalog import LOG_STORED, LOG_STORED_MAX
+from onyx.telemetry.interface import GroupMetrics
 
 logger = logging.getLogger("onyx.peer")
 
@@ -25,8 +27,9 @@ logger = logging.getLogger("onyx.peer")
 class Collecting:
     """The collection of garbage of one incarnation. Used by the group's thread."""
 
-    def __init__(self, services: TaskServices, group: GroupId) -> None:
+    def __init__(self, services: TaskServices, group: GroupId, metrics: GroupMetrics) -> None:
         self._services = services
+        self._metrics = metrics
         self._group = group
         self._interval_s = services.settings.history.interval_s
         self._next_s = services.clock.monotonic_s() + self._interval_s
@@ -75,6 +78,9 @@ class Collecting:
         )
 
     def _tell(self, found: Collected) -> None:
+        if found.usage.bytes is not None:
+            self._metrics.set(LOG_STORED, found.usage.bytes)
+            self._metrics.set(LOG_STORED_MAX, found.usage.bytes_max)
         if found.jobs:
             logger.info(
                 "%d jobs that ended long ago are forgotten; the log starts after entry %d",

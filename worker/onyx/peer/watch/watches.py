@@ -33,7 +33,7 @@ class Watches:
         counts = None if context.recorder is None else context.recorder.counts
         self._outcomes = OutcomeReports(log, context.clock, background, counts)
         self._code = CodeWatch(log, context.code, context.tags, background)
-        self._collecting = Collecting(work.services, life.group)
+        self._collecting = Collecting(work.services, life.group, context.metrics)
 
     def look(self, replica: Replica) -> None:
         """Look at everything; each watch knows whether it is time."""

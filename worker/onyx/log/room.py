@@ -1,0 +1,66 @@
+"""How much a tenancy holds in ZooKeeper, and whether there is room for more: pure.
+
+A server keeps all nodes in memory, and dies when they are too many: with it stand all jobs of all
+tenancies. So what a tenancy holds is bounded where it grows for good, at submissions, and what has
+ended goes sooner when the tenancy is half full (`history`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from onyx.errors import UserError
+
+CROWDED = 0.5
+"""The part of a tenancy's room above which what has ended is collected sooner."""
+NEARLY_FULL = 0.8
+"""The part above which somebody should know."""
+_REMEDY = (
+    "Kill jobs that are not needed; what has ended is forgotten within minutes, by `onyx gc` at "
+    "once. {variable} is larger for a ZooKeeper with more memory"
+)
+
+
+class NoRoom(UserError):
+    """The tenancy is full; nothing was stored."""
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a tenancy holds, and what it may hold."""
+
+    bytes: int | None
+    """The size of entries, documents and chunks, as the server counts; None: it does not say."""
+    bytes_max: int
+    jobs_max: int
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether what has ended should go sooner."""
+        return self.bytes is not None and self.bytes > CROWDED * self.bytes_max
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether somebody should make room."""
+        return self.bytes is not None and self.bytes >= NEARLY_FULL * self.bytes_max
+
+    def check_bytes(self, more: int) -> None:
+        """Raises:
+        NoRoom: so many bytes more are too many.
+        """
+        if self.bytes is not None and self.bytes + more > self.bytes_max:
+            remedy = _REMEDY.format(variable="ONYX_LOG_TENANCY_BYTES_MAX")
+            raise NoRoom(
+                f"the tenancy holds {self.bytes:,} bytes in ZooKeeper and may hold "
+                f"{self.bytes_max:,}: there is no room for a job of {more:,}. {remedy}"
+            )
+
+    def check_jobs(self, running: int, more: int) -> None:
+        """Raises:
+        NoRoom: so many jobs more, besides those that run or wait, are too many.
+        """
+        if running + more > self.jobs_max:
+            remedy = _REMEDY.format(variable="ONYX_LOG_TENANCY_JOBS_MAX")
+            raise NoRoom(
+                f"{running:,} jobs of the tenancy run or wait for peers, and {self.jobs_max:,} "
+                f"may: there is no room for {more:,} more. {remedy}"
+            )
