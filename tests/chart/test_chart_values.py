@@ -48,6 +48,7 @@ OTHERS: Object = {
     "zookeeper.persistence.accessModes": ["ReadWriteOncePod"],
     "zookeeper.replicas": 3,
     "webhook.caBundle": "T1RIRVI=",
+    "cluster.networkPolicy.egress": [{"ports": [{"port": 443}]}],
     "tls.dnsNames": ["more-worker.onyx.svc"],
     "cluster.podTemplate": {"spec": {"hostname": "other"}},
     "cluster.spark.podTemplate": {"spec": {"hostname": "other"}},

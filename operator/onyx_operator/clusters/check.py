@@ -49,13 +49,17 @@ async def _tried(operator: Operator, child: Child) -> tuple[Problem | None, bool
     except KubeError as error:
         if error.status in _INVALID:
             said = as_declared(str(error), child.pods_key)
-            return Problem(child.pods_key, f"Kubernetes refuses such pods: {said}"), True
+            return Problem(_key(child), f"Kubernetes refuses it: {said}"), True
         return _untried(child, str(error)), False
     except (Unavailable, TimeoutError) as error:
         return _untried(child, str(error) or "it does not answer"), False
     return None, False
 
 
+def _key(child: Child) -> str:
+    return child.pods_key or "spec.networkPolicy"
+
+
 def _untried(child: Child, why: str) -> Problem:
     message = f"could not be tried, because of the API server: {why}"
-    return Problem(child.pods_key, message, "kubectl describe oc says whether it works")
+    return Problem(_key(child), message, "kubectl describe oc says whether it works")

@@ -139,6 +139,8 @@ def _asked(pool: Pool) -> Iterator[Excess]:
         if name.startswith(_SPARK_VOLUMES) and kind not in _FREE_VOLUMES:
             yield Excess(f"spec.spark.conf.{name}", kind)
     for theirs, ours in zip(trials(pool), trials(_without_templates(pool)), strict=True):
+        if not theirs.pods_key:
+            continue
         template = theirs.body["spec"]["template"]
         yield from _metadata(template["metadata"], f"{theirs.pods_key}.metadata")
         own = ours.body["spec"]["template"]["spec"]

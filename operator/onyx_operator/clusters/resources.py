@@ -13,7 +13,9 @@ import msgspec
 
 from onyx.model.cluster import HttpRequests, SparkServer
 from onyx_operator.clusters import spark
+from onyx_operator.clusters.egress import limited, to, to_zookeeper
 from onyx_operator.clusters.environment import (
+    CONNECT_PORT,
     HTTP_PORT,
     METRICS_PORT,
     TRANSPORT_PORT,
@@ -96,14 +98,16 @@ def children(pool: Pool) -> tuple[Child, ...]:
 
 
 def trials(pool: Pool) -> tuple[Child, ...]:
-    """What Kubernetes is asked about before a cluster is stored: all objects that have pods, and
-    one with the pods that Spark makes."""
-    found = [child for child in children(pool) if child.pods_key]
+    """What Kubernetes is asked about before a cluster is stored: all objects that have pods, one
+    with the pods that Spark makes, and policies that hold rules of the owner."""
+    limits = pool.cluster.network_policy.egress is not None
+    asked = [child for child in children(pool) if child.pods_key]
+    asked += [child for child in children(pool) if limits and child.resource == POLICIES]
     wanted = pool.cluster.spark
     if wanted is not None:
         body = spark.executors_trial(pool, _metadata(pool, f"{pool.spark_name}-exec"), wanted)
-        found.append(Child(DEPLOYMENTS, body, "spec.spark.executors.podTemplate"))
-    return tuple(found)
+        asked.append(Child(DEPLOYMENTS, body, "spec.spark.executors.podTemplate"))
+    return tuple(asked)
 
 
 def kinds(pool: Pool) -> tuple[Resource, ...]:
@@ -203,18 +207,19 @@ def _policy(pool: Pool) -> dict[str, Any]:
     http = (
         [] if pool.cluster.http is None else [{"ports": [{"port": HTTP_PORT, "protocol": "TCP"}]}]
     )
-    return {
-        "metadata": _metadata(pool),
-        "spec": {
-            **workers,
-            "policyTypes": ["Ingress"],
-            "ingress": [
-                {"from": [workers], "ports": [transport]},
-                {"ports": [{"port": METRICS_PORT, "protocol": "TCP"}]},
-                *http,
-            ],
-        },
+    spec = {
+        **workers,
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {"from": [workers], "ports": [transport]},
+            {"ports": [{"port": METRICS_PORT, "protocol": "TCP"}]},
+            *http,
+        ],
     }
+    connect = {"port": CONNECT_PORT, "protocol": "TCP"}
+    to_spark = [] if pool.cluster.spark is None else [to(pool.spark_selector("server"), connect)]
+    own = (to(pool.selector, transport), *to_spark, *to_zookeeper(pool))
+    return {"metadata": _metadata(pool), "spec": limited(spec, pool, *own)}
 
 
 def _budget(pool: Pool) -> dict[str, Any]:

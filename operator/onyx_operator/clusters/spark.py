@@ -22,6 +22,7 @@ from onyx.model.canonical import canonical_json
 from onyx.model.cluster import PullSecret, SparkServer
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import EMPTY
+from onyx_operator.clusters.egress import limited, to
 from onyx_operator.clusters.environment import CONNECT_PORT, TOKEN_VARIABLE, of_owner
 from onyx_operator.clusters.mounts import (
     CODE_PATH,
@@ -94,18 +95,17 @@ def policy(pool: Pool, metadata: Body) -> Body:
     """Workers reach the server, server and executors reach each other, and all see metrics."""
     spark = {"podSelector": {"matchLabels": pool.spark_selector()}}
     workers = {"podSelector": {"matchLabels": pool.selector}}
-    return {
-        "metadata": metadata,
-        "spec": {
-            **spark,
-            "policyTypes": ["Ingress"],
-            "ingress": [
-                {"from": [workers], "ports": [_port(CONNECT_PORT)]},
-                {"from": [spark], "ports": [_port(DRIVER_PORT), _port(BLOCKS_PORT)]},
-                {"ports": [_port(UI_PORT)]},
-            ],
-        },
+    among = [_port(DRIVER_PORT), _port(BLOCKS_PORT)]
+    spec = {
+        **spark,
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {"from": [workers], "ports": [_port(CONNECT_PORT)]},
+            {"from": [spark], "ports": among},
+            {"ports": [_port(UI_PORT)]},
+        ],
     }
+    return {"metadata": metadata, "spec": limited(spec, pool, to(pool.spark_selector(), *among))}
 
 
 def files(pool: Pool, metadata: Body, spark: SparkServer) -> Body:

@@ -214,11 +214,17 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
 
 
 class NetworkPolicy(msgspec.Struct, frozen=True):
-    """Who may reach the workers."""
+    """Who may reach the workers, and where they may go."""
 
     enabled: bool = True
     """Create a NetworkPolicy: only workers reach the workers' transport; metrics and requests over
     HTTP are open."""
+    egress: Annotated[
+        tuple[Mapping[str, Any], ...] | None, Key(restriction="Not with enabled: false.")
+    ] = None
+    """Where workers, Spark server and executors may go besides each other, DNS and ZooKeeper: the
+    egress of a NetworkPolicy. By default everywhere, with [] nowhere else. With spark it has to
+    list the API server."""
 
 
 class ServiceAccount(msgspec.Struct, frozen=True):
@@ -304,7 +310,7 @@ class Cluster(msgspec.Struct, frozen=True):
     pod_disruption_budget: DisruptionBudget = DisruptionBudget()
     """How many workers a drain of nodes may evict at once."""
     network_policy: NetworkPolicy = NetworkPolicy()
-    """Who may reach the workers."""
+    """Who may reach the workers, and where they may go."""
     service_account: ServiceAccount = ServiceAccount()
     """The ServiceAccount of the workers."""
     spark: SparkServer | None = None

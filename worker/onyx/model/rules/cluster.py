@@ -36,6 +36,7 @@ def check_cluster(spec: Draft, path: str, report: Report) -> None:
     _check_mount(good(spec, "data"), at(path, "data"), report)
     _check_spark(good(spec, "spark"), at(path, "spark"), report)
     _check_spark_memory(spec, at(path, "sparkMemory"), report)
+    _check_policy(good(spec, "network_policy"), at(path, "networkPolicy"), report)
     _check_template(spec, path, "worker", "use spec.serviceAccount.name", report)
 
 
@@ -94,6 +95,13 @@ def _check_spark(draft: Draft | None, path: str, report: Report) -> None:
     _check_template(draft, path, "spark", "remove it", report)
     executors = good(draft, "executors") if draft else None
     _check_template(executors, at(path, "executors"), "spark", "remove it", report)
+
+
+def _check_policy(draft: Draft | None, path: str, report: Report) -> None:
+    if draft and good(draft, "egress") is not None and good(draft, "enabled") is False:
+        report.add(
+            at(path, "egress"), "limits nothing while enabled is false", "remove one of them"
+        )
 
 
 def _check_spark_memory(spec: Draft, path: str, report: Report) -> None:
