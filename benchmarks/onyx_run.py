@@ -33,7 +33,7 @@ def command(
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump(dict(job), sort_keys=False))
     return [
-        *("env", f"ONYX_STATE_URL={folder / STATE}"),
+        *("env", f"ONYX_STATE_URL={folder / STATE}", "ONYX_JOB_PATHS=/"),  # data lie anywhere
         *(sys.executable, "-m", "onyx.cli", "run", str(path), "--processes", str(processes)),
         *(("--modules", ",".join(modules)) if modules else ()),
     ]
