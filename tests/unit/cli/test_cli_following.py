@@ -1,13 +1,26 @@
-"""`onyx run` says how to hand segments to a job when they are taken."""
+"""What `onyx run` says of a job, and when it asks how the job is."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
 from tests.support.log.replica_log import ReplicaLog
 
-from onyx.cli.following import is_ready
-from onyx.ids import JobId
+from onyx.cli import following
+from onyx.cli.following import JobTimedOut, follow, is_ready
+from onyx.client.statuses import JobStatus
+from onyx.client.submissions import Submission
+from onyx.ids import JobId, Position
+from onyx.model.job import CatalogEntry, Job
 
 JOB = JobId("j")
+LONG = Job(
+    "long",
+    (("read", "write"),),
+    (CatalogEntry("read", "input", 1), CatalogEntry("write", "output", 1)),
+)
 
 
 def test_a_job_is_ready_when_all_workers_have_joined_and_its_peers_can_receive() -> None:
@@ -20,3 +33,47 @@ def test_a_job_is_ready_when_all_workers_have_joined_and_its_peers_can_receive()
     log.ready()
     assert is_ready(log.new, JOB, peers=2)
     assert not is_ready(log.new, JOB, peers=3), "another worker has just started"
+
+
+class Cluster:
+    """Counts how often it is asked how its job is, which never ends."""
+
+    failure = None
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def submit(self, job: Job) -> Any:
+        return Submission(JOB, Position(0))
+
+    def replica(self) -> Any:
+        return ReplicaLog().new
+
+    def follow(self, look: Any, failed: Any) -> Any:
+        return nullcontext()
+
+    def status_at(self, replica: Any, job: JobId) -> JobStatus:
+        self.asked += 1
+        return JobStatus(job, "long", "running", Position(1), 3)
+
+    def completed_positions(self, *_: Any) -> dict[str, int]:
+        return {}
+
+    def totals(self, *_: Any) -> dict[str, Any]:
+        return {}
+
+    def kill(self, job: JobId) -> None:
+        """Nobody waits."""
+
+
+def test_where_nobody_watches_the_cluster_is_asked_as_often_as_a_line_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(following, "SAMPLE_INTERVAL_S", 0.25 / 1024)
+    monkeypatch.setattr(following, "PLAIN_INTERVAL_S", 1 / 1024)
+    cluster: Any = Cluster()
+    with pytest.raises(JobTimedOut):
+        follow(cluster, cluster, LONG, as_json=False, timeout_s=5 / 1024)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" (")[0] for line in lines] == ["long running"] * 5
+    assert cluster.asked == 5

@@ -27,8 +27,10 @@ logger = logging.getLogger("onyx.peer")
 STEP_PATIENCE_S = 1.0
 """For the current step of a loop, once its tasklets have been waited for."""
 IDLE_WAIT_FIRST_S = 0.001
-IDLE_WAIT_MAX_S = 0.02
-"""An idle loop looks again after this even if nothing woke it (sources that have to be asked)."""
+IDLE_WAIT_GROWTH = 1.5
+IDLE_WAIT_MAX_S = 0.1
+"""An idle loop looks again even if nothing woke it (sources that have to be asked): after half of
+the time that it has been idle, and after this at most."""
 
 
 class Tasklet(Protocol):
@@ -111,7 +113,7 @@ class Loop:
             if self._round() or self._event.wait(wait_s):
                 wait_s = IDLE_WAIT_FIRST_S
             else:
-                wait_s = min(wait_s * 2, IDLE_WAIT_MAX_S)
+                wait_s = min(wait_s * IDLE_WAIT_GROWTH, IDLE_WAIT_MAX_S)
 
     def _round(self) -> bool:
         advanced = False
