@@ -163,7 +163,7 @@ def session(plan: Plan, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def merged(plan: Plan, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    made = {EXTENT: rows[0][EXTENT], SHARD: rows[0][SHARD]}
+    made = {EXTENT: rows[0][EXTENT]} | ({SHARD: rows[0][SHARD]} if plan.sharded else {})
     others = [KEY_VALUE] if KEY_OTHER in plan.columns else []
     made |= {key: rows[0].get(key) for key in [*plan.keys, *others]}
     combine = {"max": max, "min": min}.get(plan.aggregation, sum)

@@ -105,6 +105,25 @@ def test_no_file_is_left_that_nobody_needs(tmp_path: Any, job: Any, wanted: Any)
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
+@pytest.mark.parametrize("job", [GLOBAL, MINUTES], ids=["global", "fixed"])
+@pytest.mark.parametrize("evicts", [False, True])
+def test_results_say_shards_where_they_are_read_again(
+    tmp_path: Any, job: Any, evicts: bool
+) -> None:
+    evictor = {"postEvictor": ["all"] if evicts else ["none"]}
+    made = bench(tmp_path, {**job, "triggers": [{**job["triggers"][0], **evictor}]}, 2)
+    found: list[bool] = []
+
+    def runner(request: StageRequest, *others: Any) -> None:
+        found.append(request.params["plan"]["sharded"])
+        run_plan(request, *others)
+
+    made.stage_runner = runner
+    made.settle()
+    assert made.completed
+    assert set(found) == {not evicts}
+
+
 @pytest.mark.short(4)
 @pytest.mark.parametrize("rounds", some_of(range(0, 120, 9)))
 @pytest.mark.parametrize("job", [GLOBAL, MINUTES, SESSIONS], ids=["global", "fixed", "session"])

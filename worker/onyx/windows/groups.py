@@ -155,6 +155,10 @@ class Shards(dict[Any, int]):
         self.known[shard] = None
         return shard
 
+    def apart(self) -> Shards:
+        """Shards by the same rule, of groups that may be another peer's."""
+        return Shards(self._shard_of)
+
     def learn(self, keys: Sequence[Any], shards: Sequence[int]) -> None:
         """The shards of some groups, which are not to be computed."""
         if len(self) + len(keys) > SHARDS_REMEMBERED_MAX:

@@ -88,7 +88,8 @@ def _carried(plan: Plan) -> list[str]:
     """Columns of groups that are no keys."""
     value = [KEY_VALUE] if KEY_OTHER in plan.columns else []
     bounds = [LOWER, UPPER] if plan.sessions is not None else []
-    return [SHARD, *value, *([FRESH] if plan.tracked else []), *bounds]
+    shard = [SHARD] if plan.sharded else []
+    return [*shard, *value, *([FRESH] if plan.tracked else []), *bounds]
 
 
 def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
@@ -97,7 +98,8 @@ def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
 
     source = [*plan.keys, *([KEY_VALUE] if KEY_OTHER in plan.columns else [])]
     states = state_columns(plan)
-    names = [SHARD, EXTENT, *source]
+    names = [SHARD] if plan.sharded or piece.shards is not None else []
+    names += [EXTENT, *source]
     if piece.partial:
         apart = plan.sessions is not None
         names += [LOWER, UPPER, FIRES] if apart else []

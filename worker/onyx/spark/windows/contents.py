@@ -76,12 +76,17 @@ class Contents:
         return bool(len(self._buffer) or self._new_files or self._files)
 
     def plan(
-        self, numbers: list[int], shards: frozenset[int], watermark: int | float | None
+        self,
+        numbers: list[int],
+        shards: frozenset[int],
+        watermark: int | float | None,
+        evicts: bool = True,
     ) -> Plan:
         """What Spark is to aggregate of extents that fire.
 
         Args:
             watermark: of which some fire; None: all do.
+            evicts: whether nothing becomes state of what has fired.
         """
         rule, watching = self.waiting.rule(watermark), self.waiting.watching
         only = numbers[0] if rule is None and len(numbers) == 1 else None
@@ -97,6 +102,7 @@ class Contents:
             watermark is not None and tracked,
             rule,
             only,
+            sharded=not evicts or (watermark is not None and rule is not None),
         )
 
     @property

@@ -89,6 +89,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: extents are known by number."""
     extent: int | None = None
     """The only extent that the rows are in, which is no key then; None: there may be several."""
+    sharded: bool = False
+    """Whether the result says the shard of each group, as state does of which a peer may take over
+    some shards. To carry it costs a sixth of an aggregation; of a key it is found again."""
 
     def params(self) -> dict[str, Any]:
         """The plan as arguments of `aggregate`."""

@@ -11,11 +11,16 @@ import pyarrow.compute as pc
 
 from onyx.spark.windows.outcomes import Outcome
 from onyx.spark.windows.plan import EXTENT, FIRES, LOWER, SHARD, UPPER
-from onyx.spark.windows.result_rows import Rows, result_rows
+from onyx.spark.windows.result_rows import Rows, groups_of, result_rows
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.states import groups, states
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.firing import AnyFiring, Firing, FiringRows, Number
+from onyx.windows.groups import Shards
+
+PAGE_OF_ROWS = 5
+"""A page of rows has so many times `page_max`: rows of all shards are in it, and what costs is not
+a row, but that a shard has some."""
 
 
 class ResultReader(msgspec.Struct, frozen=True):
@@ -26,6 +31,8 @@ class ResultReader(msgspec.Struct, frozen=True):
     """The bounds of an extent by its number."""
     folder: Spool
     page_max: int
+    shards: Shards
+    """Finds the shards of groups where a result does not say them."""
 
     def pages(
         self,
@@ -39,8 +46,9 @@ class ResultReader(msgspec.Struct, frozen=True):
             firing: makes one of a group, its shard, bounds and a state.
             together: makes one of rows, where the trigger takes them.
         """
-        for rows in outcome.batches(self.folder, self.page_max):
-            batch = _that_fire(rows, outcome.shards)
+        rows_max = self.page_max * (1 if together is None else PAGE_OF_ROWS)
+        for rows in outcome.batches(self.folder, rows_max):
+            batch = _that_fire(self._sharded(rows), outcome.shards)
             if together is not None and batch.num_rows:
                 found = result_rows(self.aggregation, self.bounds, batch)
                 if found is not None:
@@ -54,6 +62,17 @@ class ResultReader(msgspec.Struct, frozen=True):
                 states(self.aggregation, batch),
             )
             yield list(made)
+
+    def _sharded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their shards (`Plan.sharded`)."""
+        if SHARD in batch.schema.names:
+            return batch
+        column = groups_of(batch)
+        if column is None or column.null_count:
+            found = pa.array(map(self.shards.__getitem__, groups(batch)), pa.int16())
+        else:
+            found = pa.array(self.shards.of_column(column))
+        return batch.append_column(SHARD, found)
 
     def _bounds(self, batch: pa.RecordBatch) -> Iterator[tuple[Number, Number]]:
         if LOWER not in batch.schema.names:

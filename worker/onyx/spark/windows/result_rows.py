@@ -48,7 +48,7 @@ def result_rows(
     shards = batch.column(SHARD).to_numpy()
     order = np.argsort(shards, kind="stable")
     batch = batch.take(pa.array(order))
-    groups, states = _groups(batch), _states(aggregation, batch)
+    groups, states = groups_of(batch), _states(aggregation, batch)
     if groups is None or states is None:
         return None
     slices = slices_of(shards[order])
@@ -68,7 +68,7 @@ def _bounds(
     return lowers.take(chosen), uppers.take(chosen)
 
 
-def _groups(batch: pa.RecordBatch) -> pa.Array | None:
+def groups_of(batch: pa.RecordBatch) -> pa.Array | None:
     """The groups; None: they are of several types, or of types that are not kept as columns."""
     found = [
         each for each in map(_there(batch), (KEY_INT, KEY_TEXT, KEY_OTHER)) if each is not None

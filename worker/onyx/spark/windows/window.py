@@ -61,7 +61,7 @@ class SparkWindow:
         self._contents = Contents(compiled, shards, folder, self._watermarks)
         self._waiting = self._contents.waiting
         bounds, holdings = self._contents.assigner.bounds, self._contents.holdings
-        reader = ResultReader(compiled.aggregation, bounds, folder, page_max)
+        reader = ResultReader(compiled.aggregation, bounds, folder, page_max, shards.apart())
         self._emitting = Emitting(compiled, grouped, reader, holdings, self._watermarks)
         self._timers = Timers(window.id, compiled.triggers)
         where = f"window {window.id} of task {window.task}"
@@ -154,7 +154,8 @@ class SparkWindow:
         while self._contents.unwritten():
             yield PENDING
         by_watermark = event_type == "watermark"
-        plan = self._contents.plan(numbers, shards, watermark if by_watermark else None)
+        evicts = trigger.forgets if by_watermark else trigger.refinement.evicts
+        plan = self._contents.plan(numbers, shards, watermark if by_watermark else None, evicts)
         if not plan.pieces:
             return
         made = None
@@ -166,7 +167,6 @@ class SparkWindow:
         # Asked before the extents lose the files: what Spark made of them may have as many rows.
         source_rows = self._contents.holdings.rows(numbers)
         self._contents.remove(fired, numbers, shards)
-        evicts = trigger.forgets if by_watermark else trigger.refinement.evicts
         due = self._aggregator.due
         unfired = evicts and by_watermark and due is not None
         if unfired or not evicts:
