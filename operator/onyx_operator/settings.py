@@ -88,9 +88,12 @@ class WebhookSettings(msgspec.Struct, frozen=True):
     """The validating webhook."""
 
     cert_file: str = ""
-    """Certificate of the validating webhook, in PEM format; empty disables the webhook."""
+    """Certificate of the validating webhook, in PEM format; empty disables the webhook. Each new
+    connection reads changed files."""
     key_file: str = ""
     """Private key of the certificate."""
+    client_ca_file: str = ""
+    """Authorities of the certificate that the API server shows to webhooks; empty asks for none."""
     host: str = "0.0.0.0"  # noqa: S104 - the API server reaches a pod by its address
     """Address to listen on."""
     port: int = 9443
@@ -99,8 +102,15 @@ class WebhookSettings(msgspec.Struct, frozen=True):
     """Largest review; it holds an object and its previous version."""
     review_timeout_s: float = 8.0
     """Longest time for one review; keep it below the webhook's timeout in the API server."""
-    reload_interval_s: float = 10.0
-    """Interval at which the certificate files are checked for changes."""
+    bodies_bytes_max: int = 33_554_432
+    """Bytes of reviews in memory, above which further ones are refused."""
+    body_timeout_s: float = 8.0
+    """Longest time to send a review."""
+    connections_max: int = 64
+    """Connections at once. For another one, one that is idle is closed."""
+    idle_timeout_s: float = 100.0
+    """Time without a review after which a connection is closed; longer than the API server keeps
+    it."""
 
 
 class InstallationSettings(msgspec.Struct, frozen=True):

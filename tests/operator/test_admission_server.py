@@ -19,7 +19,6 @@ from tests.operator.harness import job
 
 from onyx.errors import SettingsError, Unavailable
 from onyx_operator.admission import server
-from onyx_operator.admission.certificates import Certificates
 from onyx_operator.admission.server import PATHS, Webhook
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import WebhookSettings
@@ -37,7 +36,6 @@ class Site:
     """A running webhook, and a client that trusts its authority."""
 
     webhook: Webhook
-    certificates: Certificates
     metrics: OperatorMetrics
     client: aiohttp.ClientSession
     trust: ssl.SSLContext
@@ -86,16 +84,13 @@ def files(tmp_path: Path) -> Files:
 
 def serve(settings: WebhookSettings, files: Files, act: Callable[[Site], Awaitable[None]]) -> None:
     async def run() -> None:
-        certificates, metrics = (
-            Certificates(settings.cert_file, settings.key_file),
-            OperatorMetrics(),
-        )
-        webhook = Webhook(settings, certificates, metrics)
+        metrics = OperatorMetrics()
+        webhook = Webhook(settings, metrics)
         await webhook.start()
         trust = ssl.create_default_context()
         files.authority.configure_trust(trust)
         async with aiohttp.ClientSession() as client:
-            await act(Site(webhook, certificates, metrics, client, trust))
+            await act(Site(webhook, metrics, client, trust))
         await webhook.close()
 
     asyncio.run(run())
@@ -200,23 +195,9 @@ def test_a_bug_is_logged_and_not_shown(
 def test_a_renewed_certificate_is_shown_to_new_connections(files: Files) -> None:
     async def act(site: Site) -> None:
         first = await site.serial()
-        assert not site.certificates.refresh()
-        files.renew()
         assert await site.serial() == first
-        assert site.certificates.refresh()
-        assert await site.serial() != first
-
-    serve(files.settings(), files, act)
-
-
-def test_a_certificate_is_followed(files: Files) -> None:
-    async def act(site: Site) -> None:
-        first = await site.serial()
-        following = asyncio.create_task(site.certificates.follow(0.001))
         files.renew()
-        while await site.serial() == first:
-            pass
-        following.cancel()
+        assert await site.serial() != first
 
     serve(files.settings(), files, act)
 
@@ -231,39 +212,25 @@ def test_a_broken_renewal_leaves_the_good_certificate(
             files.key.unlink()
         else:
             files.key.write_bytes(broken)
-        assert not site.certificates.refresh()
         assert await site.serial() == first
         files.renew()
-        assert site.certificates.refresh()
+        assert await site.serial() != first
 
     serve(files.settings(), files, act)
-    assert "the webhook keeps its certificate" in caplog.text
-
-
-def test_a_key_that_is_renewed_before_its_certificate_is_waited_for(files: Files) -> None:
-    async def act(site: Site) -> None:
-        first, old = await site.serial(), files.cert.read_bytes()
-        files.renew()
-        new = files.cert.read_bytes()
-        files.cert.write_bytes(old)
-        assert not site.certificates.refresh()
-        assert await site.serial() == first
-        files.cert.write_bytes(new)
-        assert site.certificates.refresh()
-
-    serve(files.settings(), files, act)
+    assert "what was read before stays in use" in caplog.text
 
 
 def test_without_a_certificate_the_operator_says_which_setting(tmp_path: Path) -> None:
+    settings = WebhookSettings(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
     with pytest.raises(SettingsError, match="ONYX_OPERATOR_WEBHOOK_CERT_FILE"):
-        Certificates(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+        Webhook(settings, OperatorMetrics())
 
 
 def test_a_taken_port_is_told(files: Files) -> None:
     async def act(site: Site) -> None:
         taken = files.settings(port=site.webhook.port)
-        second = Webhook(taken, site.certificates, site.metrics)
-        with pytest.raises(Unavailable, match=f"port {site.webhook.port}"):
+        second = Webhook(taken, site.metrics)
+        with pytest.raises(Unavailable, match=rf"{site.webhook.port} \(ONYX_OPERATOR_WEBHOOK_HOST"):
             await second.start()
         await second.close()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onyx.front.asked import parameters_of, timeout_of
-from onyx.front.replies import Rejected
 from onyx.front.states import _asked
+from onyx.requests.caller import NOBODY
+from onyx.serving.replies import Rejected
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,8 @@ def test_a_parameter_that_is_there_twice_is_refused(query: bytes) -> None:
 )
 def test_a_limit_is_a_plain_number_of_extents(limit: bytes) -> None:
     with pytest.raises(Rejected):
-        _asked(("job", "state"), b"limit=" + limit, {})
+        _asked(("job", "state"), b"limit=" + limit, {}, NOBODY)
 
 
 def test_a_plain_limit_is_taken() -> None:
-    assert _asked(("job", "state"), b"limit=20", {}).extents_max == 20
+    assert _asked(("job", "state"), b"limit=20", {}, NOBODY).extents_max == 20

@@ -33,6 +33,8 @@ OTHERS = "\n".join(
     path.read_text()
     for path in (ROOT / "pyproject.toml", ROOT / "Makefile", *sorted(ROOT.glob("tests/**/*.py")))
 )
+SERVING = "\n".join(text for path, text in SOURCES.items() if path.startswith("serving/"))
+"""What reads limits of whoever serves."""
 FOR_USERS = {"plugin.py", "testing/__init__.py"}
 
 
@@ -58,7 +60,7 @@ def test_every_metric_hook_is_called_by_the_runtime(code: str, interfaces: tuple
     ("code", "settings"),
     [
         (code_outside(SOURCES, "settings.py"), Settings()),
-        (code_outside(OPERATOR, "settings.py"), OperatorSettings()),
+        (code_outside(OPERATOR, "settings.py") + SERVING, OperatorSettings()),
     ],
     ids=["engine", "operator"],
 )

@@ -136,7 +136,8 @@ class HttpSettings(msgspec.Struct, frozen=True):
     """Largest body of a request. A little below `transport.frame_bytes_max`: a request may have to
     be handed over to another worker."""
     bodies_bytes_max: Annotated[int, Meta(ge=1)] = 134_217_728
-    """Bytes of bodies in memory, above which further requests are answered with 429."""
+    """Bytes of bodies in memory, above which further requests are answered with 429. One input has
+    at most four fifths of them."""
     body_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
     """Longest time to send a body."""
     idle_timeout_s: Annotated[float, Meta(gt=0)] = 75.0
@@ -144,9 +145,10 @@ class HttpSettings(msgspec.Struct, frozen=True):
     front."""
     connections_max: Annotated[int, Meta(ge=1)] = 1_024
     """Connections at once. For another one, the one that has been idle for the longest is
-    closed."""
+    closed, of the address with the most."""
     requests_max: Annotated[int, Meta(ge=1)] = 1_024
-    """Requests that wait for their answers, above which further ones are answered with 429."""
+    """Requests that wait for their answers, above which further ones are answered with 429. One
+    input has at most four fifths of them."""
 
 
 class TaskSettings(msgspec.Struct, frozen=True):

@@ -1,7 +1,11 @@
 """The validating webhook's server: bytes in, bytes out, over TLS.
 
+Any pod may reach its port. So it has the server of the workers' port for HTTP, with its limits of
+connections, times and sizes, and looks at no more of a review than that is worth.
+
 Rejected: kopf's own webhook server. It answers a malformed review with a traceback, runs handlers
-one by one in the event loop, and manages a configuration that Helm manages here.
+one by one in the event loop, and manages a configuration that Helm manages here. aiohttp's: it
+bounds neither connections nor the time of a head or a body.
 """
 
 from __future__ import annotations
@@ -13,11 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
-from aiohttp import web
 
-from onyx.errors import Problem, Unavailable
-from onyx.structs import UNREADABLE
-from onyx_operator.admission.certificates import Certificates
+from onyx.errors import Problem
+from onyx.serving.bodies import Bodies, Receive, Vanished
+from onyx.serving.listening import listener_at
+from onyx.serving.replies import Rejected, Reply, Send
+from onyx.serving.server import Server, connections_max
+from onyx.serving.shares import OWNER_FAVOUR, Held, Shares, address_of
+from onyx.structs import UNREADABLE, json_values
+from onyx.tls.server_files import ServerFiles
 from onyx_operator.admission.review import MalformedReview, Review, answer, judged
 from onyx_operator.admission.validators import Verdict
 from onyx_operator.metrics import OperatorMetrics
@@ -27,6 +35,11 @@ PATHS = ("/validate-onyxjobs", "/validate-onyxclusters")
 """One for each kind, so that logs of the API server distinguish them; both accept both."""
 THREADS_MAX = 2
 """Reviews at the same time: they are all computation."""
+VALUES_MAX = 250_000
+"""Values of a review, counted before they are made. An object has at most 20,000, twice in a review
+and once as text in an annotation, besides what the API server notes about its fields."""
+VARIABLES = "ONYX_OPERATOR_WEBHOOK"
+BUSY = "too many reviews wait; try again"
 logger = logging.getLogger(__name__)
 
 Check = Callable[[Mapping[str, Any]], Awaitable[tuple[Sequence[Problem], Sequence[Problem]]]]
@@ -35,22 +48,26 @@ own time, and an API server that is away is no reason to refuse anything."""
 
 
 class Webhook:
-    """Serves reviews at `PATHS` between `start` and `close`."""
+    """Serves reviews at `PATHS` between `start` and `close`.
+
+    Raises:
+        SettingsError: the certificates are not good.
+    """
 
     def __init__(
         self,
         settings: WebhookSettings,
-        certificates: Certificates,
         metrics: OperatorMetrics,
         checks: Mapping[str, Check] | None = None,
     ) -> None:
-        self._settings, self._certificates, self._metrics = settings, certificates, metrics
+        self._settings, self._metrics = settings, metrics
         self._checks = checks or {}
         self._threads = ThreadPoolExecutor(THREADS_MAX, "onyx-webhook")
-        application = web.Application(client_max_size=settings.body_bytes_max)
-        for path in PATHS:
-            application.router.add_post(path, self._review)
-        self._runner = web.AppRunner(application, access_log=None)
+        self._places = Shares(connections_max(settings), OWNER_FAVOUR)
+        self._bodies = Bodies(settings)
+        names = (settings.cert_file, settings.key_file, settings.client_ca_file)
+        self._files = ServerFiles(*names, VARIABLES)
+        self._server: Server | None = None
         self.port = settings.port
         """The port that it listens on."""
 
@@ -60,40 +77,59 @@ class Webhook:
         Raises:
             Unavailable: the port is taken.
         """
-        await self._runner.setup()
-        site = web.TCPSite(
-            self._runner,
-            self._settings.host,
-            self._settings.port,
-            ssl_context=self._certificates.context,
-        )
-        try:
-            await site.start()
-        except OSError as error:
-            raise Unavailable(
-                f"the webhook cannot listen on port {self._settings.port}: {error}"
-            ) from error
-        self.port = self._runner.addresses[0][1]
+        where = f"{VARIABLES}_HOST and {VARIABLES}_PORT"
+        listener = listener_at(self._settings.host, self._settings.port, where)
+        self._server = Server(self._settings, self, listener, self._files)
+        self.port = self._server.port
+        await self._server.open()
 
     async def close(self) -> None:
         """Answer what was asked, and stop listening."""
-        await self._runner.cleanup()
+        if self._server is not None:
+            await self._server.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _review(self, request: web.Request) -> web.Response:
-        body = await request.read()
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request. A client that goes away cancels it."""
+        try:
+            with Held() as held:
+                reply = await self._reply(scope, receive, held)
+                await reply.to(send)
+        except (Vanished, asyncio.CancelledError):
+            self._metrics.reviewed("failed")
+
+    def unreadable(self, why: str) -> Reply:
+        """The reply to what is not even a request."""
+        return self._refused(Rejected(400, why))
+
+    async def _reply(self, scope: Mapping[str, Any], receive: Receive, held: Held) -> Reply:
+        try:
+            if scope["path"] not in PATHS:
+                raise Rejected(404, f"there is nothing here: POST to {' or '.join(PATHS)}")
+            if scope["method"] != "POST":
+                raise Rejected(405, "POST a review", {"Allow": "POST"})
+            address = address_of(scope.get("client"))
+            if not held.take(self._places, address):
+                raise Rejected(503, BUSY)
+            # No gateway is between: whose a review is, its address says.
+            body = await self._bodies.read(receive, None, held, address, owner=address)
+            return await self._review(body)
+        except Rejected as rejected:
+            return self._refused(rejected)
+
+    async def _review(self, body: bytes) -> Reply:
         try:
             found = await asyncio.wait_for(self._answer(body), self._settings.review_timeout_s)
         except MalformedReview as error:
-            return self._refused(400, str(error))
-        except TimeoutError:
-            return self._refused(503, "too many reviews wait; try again")
-        except Exception:
+            raise Rejected(400, str(error)) from error
+        except TimeoutError as error:
+            raise Rejected(503, BUSY) from error
+        except Exception as error:
             logger.exception("a review failed: a bug in the operator")
-            return self._refused(500, "the validator failed, which is a bug in Onyx")
+            raise Rejected(500, "the validator failed, which is a bug in Onyx") from error
         allowed = found["response"]["allowed"]
         self._metrics.reviewed("allowed" if allowed else "denied")
-        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+        return Reply(200, msgspec.json.encode(found))
 
     async def _answer(self, body: bytes) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
@@ -104,12 +140,15 @@ class Webhook:
             review = review.and_also(Verdict(tuple(problems), tuple(warnings)))
         return answer(review)
 
-    def _refused(self, status: int, message: str) -> web.Response:
+    def _refused(self, rejected: Rejected) -> Reply:
         self._metrics.reviewed("failed")
-        return web.Response(status=status, text=f"{message}\n")
+        body = f"{rejected.reason}\n".encode()
+        return Reply(rejected.code, body, rejected.headers, "text/plain; charset=utf-8")
 
 
 def _judged(body: bytes) -> Review:
+    if json_values(body) > VALUES_MAX:
+        raise MalformedReview(f"this has more than {VALUES_MAX:,} values")
     try:
         review = msgspec.json.decode(body)
     except UNREADABLE as error:

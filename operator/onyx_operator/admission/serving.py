@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from onyx_operator.admission.certificates import Certificates
 from onyx_operator.admission.server import Check, Webhook
 from onyx_operator.context import Operator
-from onyx_operator.parts import run_forever
 
 
 async def serve_webhook(
@@ -18,9 +16,6 @@ async def serve_webhook(
     settings = operator.settings.webhook
     if not settings.cert_file:
         return
-    certificates = Certificates(settings.cert_file, settings.key_file)
-    webhook = Webhook(settings, certificates, operator.metrics, checks)
+    webhook = Webhook(settings, operator.metrics, checks)
     opened.push_async_callback(webhook.close)
     await webhook.start()
-    following = certificates.follow(settings.reload_interval_s)
-    run_forever(operator, opened, "the webhook's certificate", following)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.front.asked import Asked, asked_by
-from onyx.front.replies import Rejected, rejection
+from onyx.front.replies import rejection
 from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S_MAX
+from onyx.serving.replies import Rejected
 
 NAMES = st.sampled_from(
     [b"content-type", b"authorization", b"idempotency-key", b"content-length", b"x-other"]

@@ -16,27 +16,22 @@ import pytest
 import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from tests.support.examples import examples
 from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.fake_requests import FakeRequests
+from tests.support.servers.fronts import Make, answer, answers, connected, fronts
 
 from onyx.errors import SettingsError, Unavailable
-from onyx.front import connection as connections
-from onyx.front import server as servers
-from onyx.front.front import Front, open_front
-from onyx.front.loop import Loop
+from onyx.front.front import Front
 from onyx.requests.append import Append
 from onyx.requests.request import Answer, Status
-from onyx.seams import SystemClock
-from onyx.settings import HttpSettings, Settings
-from onyx.telemetry.interface import NULL_GROUP
+from onyx.serving import connection as connections
+from onyx.serving import server as servers
 
 TURNS_MAX = int(WAIT_S / 0.01)
 HEAD = b"POST /jobs/orders/in HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 WHOLE = HEAD + b"content-length: 2\r\n\r\n{}"
-Make = Callable[..., Front]
 
 
 @pytest.fixture(autouse=True)
@@ -44,54 +39,10 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "SWEEP_INTERVAL_S", 0.02)
 
 
-@contextlib.contextmanager
-def fronts(requests: FakeRequests) -> Iterator[Make]:
-    loop, opened = Loop(), []
-
-    def make(**http: Any) -> Front:
-        found = Settings(http=replace(HttpSettings(port=0), **http))
-        front = open_front(found, requests, loop, SystemClock(), NULL_GROUP)
-        assert front is not None
-        front.start()
-        opened.append(front)
-        return front
-
-    try:
-        yield make
-    finally:
-        requests.hold = False
-        for front in opened:
-            front.close()
-        loop.close()
-
-
 @pytest.fixture
 def made(requests: FakeRequests) -> Iterator[Make]:
     with fronts(requests) as make:
         yield make
-
-
-def connected(front: Front) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", front.port), timeout=10)
-
-
-def answers(connection: socket.socket) -> bytes:
-    """All that comes until the other side closes."""
-    found = b""
-    with contextlib.suppress(ConnectionError):
-        while data := connection.recv(65_536):
-            found += data
-    return found
-
-
-def answer(connection: socket.socket) -> bytes:
-    """One answer of a connection that stays."""
-    found = b""
-    while not found.endswith(b"}}"):
-        data = connection.recv(65_536)
-        assert data, found
-        found += data
-    return found
 
 
 def works(front: Front) -> bool:

@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from onyx.front.replies import Rejected
 from onyx.requests.append import Form
 from onyx.requests.caller import Caller
 from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Level
 from onyx.requests.tokens import bearer
+from onyx.serving.replies import Rejected
 
 FORMS: Mapping[bytes, Form] = {
     b"application/json": Form.JSON_LINES,

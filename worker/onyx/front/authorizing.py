@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onyx.front.replies import Rejected, after
 from onyx.requests.request import Answer, Status
+from onyx.serving.replies import Rejected, after
 
 
 def raise_refusal(refusal: Answer | None, token: bytes) -> None:

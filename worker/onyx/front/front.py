@@ -1,4 +1,8 @@
-"""The front of a process: its server and event loop, as whoever runs the process sees them."""
+"""The front of a process: its server and event loop, as whoever runs the process sees them.
+
+It serves also while the group of the process connects or joins anew: clients are asked to come
+again.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,19 @@ from typing import TYPE_CHECKING
 from onyx.errors import SettingsError
 from onyx.front.loop import Loop
 from onyx.seams import Clock
+from onyx.serving.listening import listener_at
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
+from onyx.tls.server_files import ServerFiles
 
 if TYPE_CHECKING:
     from onyx.front.app import Requests
-    from onyx.front.server import Server
     from onyx.front.states import States
+    from onyx.serving.server import Server
 
 CALL_TIMEOUT_S = 10.0
+SETTINGS = "http.bind_host and http.port"
+VARIABLES = "ONYX_HTTP"
 
 
 class Front:
@@ -77,10 +85,13 @@ def open_front(
         return None
     try:
         from onyx.front.app import App
-        from onyx.front.server import Server
+        from onyx.serving.server import Server
     except ImportError as error:
         raise SettingsError(
             f"ONYX_HTTP_PORT needs {error.name}: pip install 'onyx-on-kubernetes[http]'"
         ) from error
+    http = settings.http
+    files = ServerFiles.named_by(http.cert_file, http.key_file, http.client_ca_file, VARIABLES)
+    listener = listener or listener_at(http.bind_host, http.port or 0, SETTINGS)
     app = App(settings, requests, clock, metrics, states)
-    return Front(Server(settings.http, app, metrics, listener, beat), loop)
+    return Front(Server(http, app, listener, files, beat), loop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from onyx.ledger.outcomes import NOTHING, plain
 from onyx.requests.request import Answer, Status
+from onyx.serving.replies import Rejected, Reply, after
 
 STATUSES: Mapping[Status, int] = {
     Status.PROCESSED: 200,
@@ -47,25 +47,6 @@ _OWN = {
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """What goes to the client."""
-
-    code: int
-    body: bytes
-    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    content_type: str = "application/json"
-
-
-class Rejected(Exception):
-    """A request is not taken, for a reason that HTTP has a status for."""
-
-    def __init__(self, code: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-        self.headers = dict(headers or {})
-
-
 def reply_to(answer: Answer) -> Reply:
     """The reply with an answer."""
     code = STATUSES[answer.status]
@@ -98,8 +79,3 @@ def rejection(rejected: Rejected) -> Reply:
         "refused": {},
     }
     return Reply(rejected.code, _encoder.encode(body), rejected.headers)
-
-
-def after(seconds: float) -> dict[str, str]:
-    """The header that says when to come again, in whole seconds."""
-    return {"Retry-After": str(max(1, math.ceil(seconds)))}

@@ -19,9 +19,9 @@ from onyx.codec.selection_text import selection
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.front.asked import caller_of, headers_of, parameters_of, timeout_of
 from onyx.front.authorizing import raise_refusal
-from onyx.front.replies import Rejected, Reply, after
 from onyx.requests.caller import NOBODY, Caller
 from onyx.requests.tokens import Tokens
+from onyx.serving.replies import Rejected, Reply, after
 from onyx.windows.selection import Selection
 
 EXTENTS_DEFAULT = 1_000

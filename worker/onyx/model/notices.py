@@ -8,7 +8,7 @@ runs everywhere, but its author may expect an effect.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 
 from onyx.errors import Problem
 from onyx.model import names
@@ -18,7 +18,7 @@ from onyx.model.job import CatalogEntry, FlowCondition, Job, Trigger
 from onyx.model.keys.predicate import has_function
 from onyx.model.kinds import AGGREGATIONS, EMIT_ROWS, TRIGGERS, WINDOWS, aggregation_name
 from onyx.model.plugins import runs_spark
-from onyx.model.report import at
+from onyx.model.report import PROBLEMS_MAX, at
 from onyx.model.requests import windows_asked_for
 from onyx.model.spark_settings import spark_notices
 from onyx.model.workflow import stateful_tasks
@@ -48,7 +48,7 @@ _INSTEAD = {
 
 
 def notices(job: Job) -> tuple[Problem, ...]:
-    """A notice for each key of the job that has no effect in it."""
+    """A notice for each key of the job that has no effect in it, of the first hundred."""
     found = (
         _of_tasks(job),
         _of_conditions(job),
@@ -60,7 +60,7 @@ def notices(job: Job) -> tuple[Problem, ...]:
         _of_the_engine(job),
         spark_notices(job),
     )
-    return tuple(chain.from_iterable(found))
+    return tuple(islice(chain.from_iterable(found), PROBLEMS_MAX))
 
 
 def unused_declaration(declared: Declaration) -> tuple[Problem, ...]:

@@ -33,9 +33,7 @@ class _Walk:
     def visit(self, value: Any, path: str, depth: int) -> Any:
         self.values += 1
         if self.values > VALUES_MAX:
-            if self.values == VALUES_MAX + 1:
-                self.report.unreadable("", f"has more than {VALUES_MAX} values")
-            return INVALID
+            self.report.end(f"has more than {VALUES_MAX} values")
         if depth > DEPTH_MAX:
             self.report.unreadable(path, f"is nested more than {DEPTH_MAX} levels deep")
             return INVALID

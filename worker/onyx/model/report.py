@@ -2,15 +2,19 @@
 
 Every check gets a `Report` and a path and adds what it finds; a value that cannot be used is
 replaced by `INVALID`, so that later checks distinguish "wrong, and reported" from "absent".
-Rejected: exceptions for single mistakes, because a user mends a file faster with all of them.
+Rejected: exceptions for single mistakes, because a user mends a file faster with all of them. But a
+stranger's file may hold thousands: so a check ends with the hundredth (`Report.until_full`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from heapq import nlargest
+from typing import Any, Final, NoReturn
 
 from msgspec.structs import replace
 
@@ -19,9 +23,12 @@ from onyx.errors import Problem
 ROOT = "manifest"
 """Path of the document itself."""
 PROBLEMS_MAX = 100
-"""More are counted but not kept: nobody reads them and a file can hold thousands."""
+"""More are not kept: nobody reads them, and each may take long to find the words for."""
 _SHOWN_CHARACTERS_MAX = 60
 _KEY_CHARACTERS_MAX = 100
+_WORD_CHARACTERS_MAX = 80
+_COMPARED_MAX = 64
+"""Words that are compared with a misspelled one as a whole, which takes long."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
@@ -34,22 +41,43 @@ INVALID: Final = _Invalid()
 """Stands for a value about which a problem has been reported."""
 
 
+class _Full(Exception):
+    """Nothing more is looked for."""
+
+
 class Report:
     """The problems found so far."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
         self._silent: set[str] = set()
-        self._more = 0
+        self._more = False
+        self._ends = False
+
+    @contextlib.contextmanager
+    def until_full(self) -> Iterator[None]:
+        """A check, which ends where it finds more than is kept."""
+        self._ends = True
+        with contextlib.suppress(_Full):
+            yield
+        self._ends = False
 
     def add(self, path: str, message: str, hint: str = "") -> None:
         """One problem, unless the value at `path` was said to be unreadable already."""
         if path in self._silent:
             return
         if len(self._problems) >= PROBLEMS_MAX:
-            self._more += 1
+            self._more = True
+            if self._ends:
+                raise _Full
             return
         self._problems.append(Problem(path or ROOT, message, hint))
+
+    def end(self, message: str) -> NoReturn:
+        """A problem with all of it, which ends the check."""
+        assert self._ends, "only a check ends"
+        self.unreadable("", message)
+        raise _Full
 
     def unreadable(self, path: str, message: str, hint: str = "") -> None:
         """A problem after which no other about the same path makes sense."""
@@ -62,7 +90,7 @@ class Report:
         if lines is not None:
             found = placed(found, lines, source)
         if self._more:
-            found.append(Problem(ROOT, f"and {self._more} more problems"))
+            found.append(Problem(ROOT, "and more problems, which are shown when these are mended"))
         return found
 
     def __bool__(self) -> bool:
@@ -118,12 +146,33 @@ def listed(words: Iterable[str]) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """ "did you mean ...?", or nothing when no known word is near."""
     names = list(known)
-    folded = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in names}
-    plain = re.sub(r"[^a-z0-9]", "", word.lower().rsplit("/", 1)[-1])[:80]
+    folded = {_folded(name): name for name in names}
+    word = word[:_WORD_CHARACTERS_MAX]
+    plain = _folded(word.rsplit("/", 1)[-1])
     if plain in folded:
         return f"did you mean {folded[plain]}?"
-    close = difflib.get_close_matches(word[:80], names, n=1, cutoff=0.6)
+    if len(names) > _COMPARED_MAX:
+        names = nlargest(_COMPARED_MAX, names, key=lambda name: _ends_shared(word, name))
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else ""
+
+
+@lru_cache(4_096)
+def _folded(word: str) -> str:
+    """A word without what people write in different ways."""
+    return re.sub(r"[^a-z0-9]", "", word.lower())
+
+
+def _ends_shared(word: str, name: str) -> int:
+    """How many characters two words have in common at their beginnings and ends."""
+    return _beginning_shared(word, name) + _beginning_shared(word[::-1], name[::-1])
+
+
+def _beginning_shared(word: str, name: str) -> int:
+    for index, (left, right) in enumerate(zip(word, name, strict=False)):
+        if left != right:
+            return index
+    return min(len(word), len(name))
 
 
 def _line(path: str, lines: dict[str, int]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from onyx.errors import Problem, UserError, UserFunctionError, describe
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BuiltIn
-from onyx.model.report import at, nearest
+from onyx.model.report import PROBLEMS_MAX, at, nearest
 from onyx.model.secrets import secrets_in
 from onyx.on_demand import loaded
 from onyx.path_names import climbs
@@ -79,10 +80,10 @@ def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, 
     """Options as a `kind`, and all that is wrong with them, each with the option's name as its
     path."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    unexpected = (key for key in options if key not in fields)
     problems = [
         Problem(at("", str(key)), "is not known", nearest(str(key), fields) or _all_of(fields))
-        for key in options
-        if key not in fields
+        for key in islice(unexpected, PROBLEMS_MAX)
     ]
     values, unknown = {}, bool(problems)
     for name, field in fields.items():

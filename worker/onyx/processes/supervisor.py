@@ -26,7 +26,7 @@ from onyx.errors import (
     SettingsError,
     describe,
 )
-from onyx.front.listening import listener_at
+from onyx.front.front import SETTINGS as HTTP_SETTINGS
 from onyx.ids import JobId, TaskName
 from onyx.outcomes import TaskTotals
 from onyx.processes import losses
@@ -37,6 +37,7 @@ from onyx.processes.inquest import Inquest
 from onyx.processes.pages import Pages
 from onyx.processes.programs import Process
 from onyx.processes.running import STOP_MARGIN_S
+from onyx.serving.listening import listener_at
 from onyx.settings import Settings
 from onyx.telemetry.kept_counts import summed
 from onyx.transport.ports import check_enough
@@ -91,7 +92,7 @@ class Supervisor:
         http = self._settings.http
         if http.port is not None:
             # All processes accept from it, and a client finds it open while one starts again.
-            self._http = listener_at(http.bind_host, http.port)
+            self._http = listener_at(http.bind_host, http.port, HTTP_SETTINGS)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGCONT, lambda *_: self._thaw())
         self._thread.start()

@@ -25,7 +25,7 @@ from onyx.flow.columns.record_batch import Columns, join
 from onyx.flow.segment import Segment
 from onyx.requests.append import Form, Payload
 from onyx.requests.request import SEGMENTS_MAX
-from onyx.structs import UNREADABLE
+from onyx.structs import UNREADABLE, json_values
 
 DIGEST_BYTES = 16
 VALUES_MAX = 500_000
@@ -37,7 +37,6 @@ REFUSED_SHOWN_MAX = 100
 _array = msgspec.json.Decoder(list[dict[str, Any]])
 _line = msgspec.json.Decoder(dict[str, Any])
 _WRONG = UNREADABLE
-_BEFORE_VALUES = (b"{", b"[", b",")
 
 
 class Refused(SegmentError):
@@ -108,7 +107,7 @@ def _check(segments: Segments) -> None:
 
 
 def _json_lines(data: bytes) -> list[Segment]:
-    values = sum(map(data.count, _BEFORE_VALUES))
+    values = json_values(data)
     if values > VALUES_MAX:
         raise Refused(
             f"the request holds {values:,} values or so; send at most {VALUES_MAX:,} at once"

@@ -9,13 +9,14 @@ itself, in a worker.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any
 
 from onyx.errors import Problem
 from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.plugins import BY_TYPE, STAGE_IN_THE_MIDDLE, makes_one_result
-from onyx.model.report import at, nearest, within
+from onyx.model.report import PROBLEMS_MAX, at, nearest, within
 from onyx.model.workflow import parents
 from onyx.plugins.options import check_options, options_of, own_options
 from onyx.spark.compiler.refusals import refusals
@@ -24,8 +25,9 @@ from onyx.upgrade.compatibility import result_path
 
 
 def wrong_options(job: Job) -> tuple[Problem, ...]:
-    """Every wrong option of a plugin that comes with Onyx; empty when a worker takes them all."""
-    return (*_found(job), *_shared_results(job), *_of_spark(job))
+    """Wrong options of plugins that come with Onyx, at most a hundred; empty: workers take all."""
+    found = chain(_found(job), _shared_results(job), _of_spark(job))
+    return tuple(islice(found, PROBLEMS_MAX))
 
 
 def _found(job: Job) -> Iterator[Problem]:

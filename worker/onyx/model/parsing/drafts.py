@@ -21,7 +21,9 @@ def draft_of(value: Any, check: Check) -> Draft:
         ManifestError: with every problem, each with its path.
     """
     report = Report()
-    draft = check(plain(value, report), report)
+    draft: Draft = {}
+    with report.until_full():
+        draft = check(plain(value, report), report)
     if report:
         raise ManifestError(report.problems())
     return draft

@@ -26,11 +26,12 @@ def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]
         KeyError: a spec has no such section.
     """
     report = Report()
-    read = plain(value, report)
-    if section in SECTIONS:
-        draft = SECTIONS[section].read(read, path, report)
-        if draft is not None:
-            check_one(section, draft, path, report)
-    else:
-        SPEC.by_yaml[section].kind.read(read, path, report)
+    with report.until_full():
+        read = plain(value, report)
+        if section in SECTIONS:
+            draft = SECTIONS[section].read(read, path, report)
+            if draft is not None:
+                check_one(section, draft, path, report)
+        else:
+            SPEC.by_yaml[section].kind.read(read, path, report)
     return tuple(report.problems())

@@ -20,8 +20,11 @@ def draft_of_text(text: str | bytes, source: str, check: Check) -> Draft:
         ManifestError: with every problem, each with its path, file and line.
     """
     report = Report()
+    draft: Draft = {}
     value, lines = read_text(text, report)
-    draft = {} if value is INVALID else check(plain(value, report), report)
+    if value is not INVALID:
+        with report.until_full():
+            draft = check(plain(value, report), report)
     if report:
         raise ManifestError(report.problems(lines, source))
     return draft

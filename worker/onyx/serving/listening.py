@@ -10,8 +10,11 @@ BACKLOG = 1_024
 """Connections that the system holds until they are accepted."""
 
 
-def listener_at(host: str, port: int) -> socket.socket:
+def listener_at(host: str, port: int, settings: str) -> socket.socket:
     """Listen. Several processes may accept from the same socket.
+
+    Args:
+        settings: where host and port stand, for messages.
 
     Raises:
         Unavailable: the port is taken.
@@ -21,6 +24,6 @@ def listener_at(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise Unavailable(
-            f"cannot listen on {host}:{port} (http.bind_host and http.port): {error}; choose a "
+            f"cannot listen on {host}:{port} ({settings}): {error}; choose a "
             "free port, or 0 to be given one"
         ) from error

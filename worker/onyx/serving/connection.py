@@ -14,8 +14,8 @@ import asyncio
 import logging
 import math
 import socket
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import (
@@ -25,8 +25,9 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from onyx.front.replies import Rejected, rejection
-from onyx.settings import HttpSettings
+from onyx.serving.bodies import BodyLimits, Receive
+from onyx.serving.replies import Reply, Send
+from onyx.serving.shares import address_of
 
 HEAD_BYTES_MAX = 16_384
 HEAD_TIMEOUT_S = 10.0
@@ -34,17 +35,28 @@ ANSWER_TIMEOUT_S = 10.0
 """Longest time that a client takes to read its answer."""
 PIPELINED_MAX = 16
 """Requests of one connection that wait while another one is answered."""
+TOO_LARGE = "The request is too large."
 PROBE_AFTER_S = 30
 """Time without a packet after which the system asks whether the other side is still there."""
 
-_quiet = logging.getLogger("onyx.front.protocol")
+_quiet = logging.getLogger("onyx.serving.protocol")
 """Instead of uvicorn's, which logs a line for each garbage that a stranger sends."""
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
 
 
-class TooMuch(Exception):
-    """A client sends more than it may; the parser of the connection stops."""
+class App(Protocol):
+    """What is served: an ASGI function, and its words for what is no request."""
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request. A client that goes away cancels it."""
+
+    def unreadable(self, why: str) -> Reply:
+        """The reply to what cannot be read, which counts as a request."""
+
+
+class Refused(Exception):
+    """The head of a request is not taken; the parser of the connection stops."""
 
 
 class Connection(HttpToolsProtocol):
@@ -54,14 +66,13 @@ class Connection(HttpToolsProtocol):
         self,
         config: Config,
         state: ServerState,
-        settings: HttpSettings,
+        limits: BodyLimits,
+        app: App,
         on_lost: Callable[[Connection], None],
-        rejected: Callable[[], None],
     ) -> None:
         """
         Args:
             on_lost: is called when the connection has ended.
-            rejected: is called for what is not even a request.
         """
         super().__init__(config, state, {}, asyncio.get_running_loop())
         self.logger = _quiet
@@ -69,11 +80,15 @@ class Connection(HttpToolsProtocol):
         self.lost = False
         self.under: asyncio.Transport | None = None
         """The connection below TLS."""
+        self.address = ""
+        """Whose it is, as soon as that is known."""
         self._on_lost = on_lost
-        self._rejected = rejected
-        self._body_timeout_s = settings.body_timeout_s + HEAD_TIMEOUT_S
+        self._unreadable = app.unreadable
+        self._why = ""
+        """What is wrong with a head that was refused."""
+        self._body_timeout_s = limits.body_timeout_s + HEAD_TIMEOUT_S
         """Beyond that of the application, which answers."""
-        self._message_bytes_max = 2 * settings.body_bytes_max + HEAD_BYTES_MAX
+        self._message_bytes_max = 2 * limits.body_bytes_max + HEAD_BYTES_MAX
         """Bytes of one request, with the framing of its chunks and what nobody reads any more."""
         self._task: asyncio.Task[None] | None = None
         self._early: list[bytes] | None = []
@@ -91,6 +106,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The connection is there."""
         super().connection_made(transport)
+        self.address = address_of(self.client)
         _set_options(transport.get_extra_info("socket"))
         early, self._early = self._early, None
         for data in early or ():
@@ -121,12 +137,12 @@ class Connection(HttpToolsProtocol):
             return
         self._message_bytes += len(data)
         if self._message_bytes > self._message_bytes_max:
-            self._rejected()
+            self._unreadable(TOO_LARGE)
             self.transport.abort()
             return
         super().data_received(data)
         if self._in_head and self._message_bytes > HEAD_BYTES_MAX:
-            self.send_400_response("The head of the request is too large.")
+            self.send_400_response(TOO_LARGE)
         elif self.idle and self._ends_s == math.inf and not self._between:
             self._ends_s = self.loop.time() + HEAD_TIMEOUT_S
 
@@ -167,10 +183,14 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._message_bytes = True, 0
         self._ends_s = self.loop.time() + HEAD_TIMEOUT_S
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header is there. What comes behind a body is none, and means nothing."""
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Its head is there."""
-        if len(self.pipeline) >= PIPELINED_MAX:
-            raise TooMuch
+        self._check_head()
         self._in_head = False
         self._ends_s = self.loop.time() + self._body_timeout_s
         super().on_headers_complete()
@@ -187,13 +207,12 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What came is no request."""
-        self._rejected()
+        reply = self._unreadable(self._why or msg)
         if self.transport.is_closing():
             return
-        reply = rejection(Rejected(400, msg))
-        head = [STATUS_LINE[400], b"content-type: application/json\r\nconnection: close\r\n"]
-        head.append(b"content-length: %d\r\n\r\n" % len(reply.body))
-        self.transport.write(b"".join((*head, reply.body)))
+        head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        written = head % (reply.content_type.encode(), len(reply.body))
+        self.transport.write(STATUS_LINE[reply.code] + written + reply.body)
         self.transport.close()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -201,6 +220,22 @@ class Connection(HttpToolsProtocol):
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
         self._task = task
+
+    def _check_head(self) -> None:
+        """What the parser lets pass. Raises Refused."""
+        hosts, size = 0, len(self.url)
+        for name, value in self.headers:
+            hosts += name == b"host"
+            size += len(name) + len(value) + len(b": \r\n")
+        if size > HEAD_BYTES_MAX:
+            self._why = TOO_LARGE
+        elif hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            self._why = "A request has one header Host."
+        elif len(self.pipeline) >= PIPELINED_MAX:
+            self._why = f"More than {PIPELINED_MAX} requests wait for their answers."
+        else:
+            return
+        raise Refused(self._why)
 
     @property
     def _between(self) -> bool:

@@ -1,7 +1,6 @@
 """Listens for requests over HTTP, from the start of a process to its end.
 
-It serves also while the group of the process connects or joins anew: clients are told to come
-again. TLS begins for each connection by itself (`_Entrance`), so each has the certificates of its
+TLS begins for each connection by itself (`_Entrance`), so each has the certificates of its
 moment, and one that is still in its handshake counts among the connections.
 
 Rejected: uvicorn's own server. It accepts without a limit while handshakes last, wakes ten times a
@@ -15,52 +14,58 @@ import contextlib
 import resource
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from email.utils import formatdate
+from typing import Protocol
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from onyx.front.app import App
-from onyx.front.connection import HEAD_TIMEOUT_S, Connection
-from onyx.front.listening import BACKLOG, listener_at
-from onyx.settings import HttpSettings
-from onyx.telemetry.catalog import HTTP_SERVED
-from onyx.telemetry.interface import GroupMetrics
-from onyx.telemetry.labels import Served
+from onyx.serving.bodies import BodyLimits
+from onyx.serving.connection import HEAD_TIMEOUT_S, App, Connection
+from onyx.serving.listening import BACKLOG
+from onyx.serving.shares import address_of
 from onyx.tls.server_files import ServerFiles
 
-VARIABLES = "ONYX_HTTP"
 SWEEP_INTERVAL_S = 1.0
 CLOSE_PATIENCE_S = 2.0
 """How long requests may take for their answers when the process ends."""
+
+
+class Limits(BodyLimits, Protocol):
+    """Settings of a server."""
+
+    @property
+    def idle_timeout_s(self) -> float:
+        """Time without a request after which a connection is closed."""
+
+    @property
+    def connections_max(self) -> int:
+        """Connections at once."""
 
 
 class Server:
     """One listening socket. All but the constructor on the thread of the event loop.
 
     Args:
-        listener: where to listen, if somebody has opened it already.
+        listener: the socket.
+        files: certificates; None: HTTP without TLS.
         beat: is called once a second.
-
-    Raises:
-        SettingsError: the certificates are not good.
-        Unavailable: the port is taken.
     """
 
     def __init__(
         self,
-        settings: HttpSettings,
+        limits: Limits,
         app: App,
-        metrics: GroupMetrics,
-        listener: socket.socket | None = None,
+        listener: socket.socket,
+        files: ServerFiles | None,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        self._settings = settings
+        self._limits = limits
+        self._app = app
         self._beat = beat
-        self._metrics = metrics
-        names = (settings.cert_file, settings.key_file, settings.client_ca_file)
-        self._files = ServerFiles.named_by(*names, VARIABLES)
+        self._files = files
         self._config = Config(
             app,
             interface="asgi3",
@@ -70,16 +75,16 @@ class Server:
             lifespan="off",
             log_config=None,
             proxy_headers=False,
-            timeout_keep_alive=settings.idle_timeout_s,  # type: ignore[arg-type]  # to call_later
+            timeout_keep_alive=limits.idle_timeout_s,  # type: ignore[arg-type]  # to call_later
         )
         self._config.load()
         self._state = ServerState()
-        self._most = min(settings.connections_max, _descriptors() // 4)
+        self._most = connections_max(limits)
         self._open: set[Connection] = set()
         """Connections, also those whose TLS has not begun."""
         self._sweeper: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
-        self._listener = listener or listener_at(settings.bind_host, settings.port or 0)
+        self._listener = listener
         self.port: int = self._listener.getsockname()[1]
 
     @property
@@ -126,7 +131,7 @@ class Server:
         if len(self._open) >= self._most and not self._make_room():
             return _Closed()
         connection = Connection(
-            self._config, self._state, self._settings, self._open.discard, self._rejected
+            self._config, self._state, self._limits, self._app, self._open.discard
         )
         self._open.add(connection)
         if self._files is None:
@@ -137,13 +142,11 @@ class Server:
         idle = [each for each in self._open if each.idle]
         if not idle:
             return False
-        oldest = min(idle, key=lambda each: each.idle_since_s)
-        self._open.discard(oldest)
-        oldest.cut()
+        by_address = Counter(each.address for each in self._open)
+        gives = max(idle, key=lambda each: (by_address[each.address], -each.idle_since_s))
+        self._open.discard(gives)
+        gives.cut()
         return True
-
-    def _rejected(self) -> None:
-        self._metrics.add(HTTP_SERVED, 1, Served.of(400))
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -176,6 +179,7 @@ class _Entrance(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         transport.pause_reading()  # what comes is for TLS
         self._connection.under = transport
+        self._connection.address = address_of(transport.get_extra_info("peername"))
         self._task = asyncio.get_running_loop().create_task(self._begin(transport))
 
     async def _begin(self, transport: asyncio.Transport) -> None:
@@ -197,6 +201,7 @@ class _Entrance(asyncio.Protocol):
             self._connection.connection_made(encrypted)
 
 
-def _descriptors() -> int:
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most
+def connections_max(limits: Limits) -> int:
+    """Connections at once, for which the process needs a descriptor each."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(limits.connections_max, descriptors // 4)

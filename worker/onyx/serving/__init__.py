@@ -1,0 +1,1 @@
+"""HTTP for whoever reaches a port: a server that bounds what strangers may hold."""
