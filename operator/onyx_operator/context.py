@@ -13,6 +13,7 @@ from msgspec import field
 from onyx.client.submissions import Check
 from onyx.log.interface import ClientLog
 from onyx.settings import Settings
+from onyx_operator.authors import Authors
 from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import Kube
 from onyx_operator.liveness import Liveness
@@ -37,6 +38,8 @@ class Operator(msgspec.Struct, frozen=True):
     tenancies: Tenancies
     connect: Callable[[Settings], ClientLog]
     """Opens the log of a cluster. Blocks; raises Unavailable when no ZooKeeper answers."""
+    authors: Authors
+    """Who changes and deletes objects."""
     checks: Sequence[Check] = ()
     """What is checked of a job besides what its manifest says."""
     _running: set[asyncio.Task[None]] = field(default_factory=set)

@@ -12,6 +12,7 @@ from onyx.settings import Settings
 from onyx.submission.plugin_options import wrong_options
 from onyx.submission.sql_checks import wrong_sql
 from onyx.telemetry.http_server import TelemetryServer
+from onyx_operator.authors import Authors
 from onyx_operator.context import Operator
 from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import CLUSTERS, JOBS, Kube
@@ -45,6 +46,7 @@ def open_operator(
         known,
         Tenancies(settings, lambda: [body for _, body in known.store.items()]),
         connect,
+        Authors(settings.webhook.marks_authors, bool(settings.webhook.client_ca_file)),
         CHECKS,
     )
     pages = TelemetryServer(

@@ -94,6 +94,9 @@ class WebhookSettings(msgspec.Struct, frozen=True):
     """Private key of the certificate."""
     client_ca_file: str = ""
     """Authorities of the certificate that the API server shows to webhooks; empty asks for none."""
+    marks_authors: bool = False
+    """Whether the API server asks the webhook for each change of an OnyxJob who has made it, and
+    stores none without an answer. Only then the annotation `onyx.dev/changed-by` counts."""
     host: str = "0.0.0.0"  # noqa: S104 - the API server reaches a pod by its address
     """Address to listen on."""
     port: int = 9443
@@ -130,7 +133,8 @@ class InstallationSettings(msgspec.Struct, frozen=True):
     webhook_name: str = ""
     """DNS name of the webhook, for which the operator signs a certificate; empty: none."""
     webhook_configuration: str = ""
-    """ValidatingWebhookConfiguration that is given the authority to trust."""
+    """ValidatingWebhookConfiguration and MutatingWebhookConfiguration of this name are given the
+    authority to trust."""
     folder: str = "/run/onyx"
     """Folder where the operator puts what it reads itself: `zookeeper/password`, and `ca.crt`,
     `tls.crt` and `tls.key` in `tls` and in `webhook`."""

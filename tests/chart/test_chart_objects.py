@@ -24,7 +24,7 @@ from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import ZooKeeperServerSettings, variables
 from onyx.structs import fields, is_struct
-from onyx_operator.admission.server import PATHS
+from onyx_operator.admission.server import MARK_PATH, PATHS
 from onyx_operator.clusters.pool import pool_name, selector
 from onyx_operator.settings import OperatorSettings
 
@@ -270,6 +270,16 @@ def test_helm_needs_no_webhook_to_apply_the_cluster_of_the_chart() -> None:
     }
 
 
+def test_marks_of_who_changed_a_job_count_only_where_none_is_stored_without_the_webhook() -> None:
+    marks = "ONYX_OPERATOR_WEBHOOK_MARKS_AUTHORS"
+    closed, open_ = value_set("production"), {"webhook": {"failurePolicy": "Ignore"}}
+    for values, counts in ((closed, True), ({}, True), (open_, False)):
+        found = named("MutatingWebhookConfiguration", "onyx-onyx", values)["webhooks"]
+        policies = {each["name"].partition(".")[0]: each["failurePolicy"] for each in found}
+        assert policies == {"changes": "Fail" if counts else "Ignore", "deletions": "Ignore"}
+        assert (marks in environment(pod_specs(values)["Deployment/onyx-operator"])) is counts
+
+
 def test_three_servers_know_each_other_by_name() -> None:
     zookeeper = pod_specs(value_set("production"))["StatefulSet/onyx-zookeeper"]
     service = named("Service", "onyx-zookeeper-servers", value_set("production"))
@@ -331,6 +341,8 @@ def test_ports_and_paths_are_those_of_the_code() -> None:
         "health": 9600,
     }
     assert tuple(each["clientConfig"]["service"]["path"] for each in webhooks) == PATHS
+    marking = named("MutatingWebhookConfiguration", "onyx-onyx", values)["webhooks"]
+    assert {each["clientConfig"]["service"]["path"] for each in marking} == {MARK_PATH}
     assert int(environment(pod_specs(values)["StatefulSet/onyx-zookeeper"])[HEALTH]) == 9600
 
 

@@ -183,7 +183,8 @@ def made_again(api: FakeApi) -> None:
 def prepare(api: FakeApi) -> None:
     """What Helm has made, and Secrets of an operator before, which are due."""
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    api.create(named("ValidatingWebhookConfiguration", "onyx-onyx"))
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
+        api.create(named(kind, "onyx-onyx"))
     for name in ("onyx-authority", "onyx-tls"):
         labels = {"app.kubernetes.io/managed-by": "onyx-operator"}
         metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}

@@ -91,23 +91,22 @@ def test_mistakes_are_refused_at_once_before_and_after_a_renewal(
     guarded.await_completed("squares")
 
     certificate.issue()
-    (found,) = [
-        each
-        for each in json.loads(
-            kube.kubectl("get", "validatingwebhookconfigurations", "--output", "json")
-        )["items"]
-        if each["metadata"]["name"].startswith(kube.namespace)
-    ]
-    trust = [
-        {
-            "op": "replace",
-            "path": f"/webhooks/{n}/clientConfig/caBundle",
-            "value": certificate.bundle,
-        }
-        for n in range(len(found["webhooks"]))
-    ]
-    name = f"validatingwebhookconfiguration/{found['metadata']['name']}"
-    kube.kubectl("patch", name, "--type=json", "--patch", json.dumps(trust))
+    for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
+        (found,) = [
+            each
+            for each in json.loads(kube.kubectl("get", kind, "--output", "json"))["items"]
+            if each["metadata"]["name"].startswith(kube.namespace)
+        ]
+        trust = [
+            {
+                "op": "replace",
+                "path": f"/webhooks/{n}/clientConfig/caBundle",
+                "value": certificate.bundle,
+            }
+            for n in range(len(found["webhooks"]))
+        ]
+        name = f"{kind}/{found['metadata']['name']}"
+        kube.kubectl("patch", name, "--type=json", "--patch", json.dumps(trust))
     until(lambda: "nowhere" in refusal(kube, bad), "the renewed certificate is shown")
 
     (pod,) = kube.list("pods", "app.kubernetes.io/component=operator")

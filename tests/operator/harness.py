@@ -133,8 +133,8 @@ class DoorLog:
         self._door = door
         door.on_shut(log.close)
 
-    def append(self, command: Command) -> Position:
-        return self._step(f"append {command.NAME}", lambda: self._log.append(command))
+    def append(self, command: Command, by: str = "") -> Position:
+        return self._step(f"append {command.NAME}", lambda: self._log.append(command, by))
 
     def put_chunk(self, data: bytes, if_room: bool = False) -> str:
         return self._step("put chunk", lambda: self._log.put_chunk(data, if_room))

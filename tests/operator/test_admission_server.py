@@ -19,7 +19,8 @@ from tests.operator.harness import job
 
 from onyx.errors import SettingsError, Unavailable
 from onyx_operator.admission import server
-from onyx_operator.admission.server import PATHS, Webhook
+from onyx_operator.admission.server import MARK_PATH, PATHS, Webhook
+from onyx_operator.authors import Authors
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import WebhookSettings
 
@@ -29,6 +30,8 @@ REVIEW = {
     "kind": "AdmissionReview",
     "request": {"uid": "1", "operation": "CREATE", "object": job()},
 }
+
+AUTHORS = Authors(marks=True)
 
 
 @dataclass
@@ -85,7 +88,7 @@ def files(tmp_path: Path) -> Files:
 def serve(settings: WebhookSettings, files: Files, act: Callable[[Site], Awaitable[None]]) -> None:
     async def run() -> None:
         metrics = OperatorMetrics()
-        webhook = Webhook(settings, metrics)
+        webhook = Webhook(settings, metrics, AUTHORS)
         await webhook.start()
         trust = ssl.create_default_context()
         files.authority.configure_trust(trust)
@@ -113,6 +116,16 @@ def test_reviews_are_answered_over_tls(files: Files, path: str) -> None:
         assert status == 200
         assert "spec.workflow: is missing" in json.loads(text)["response"]["status"]["message"]
         assert (count(site.metrics, "allowed"), count(site.metrics, "denied")) == (1, 1)
+
+    serve(files.settings(), files, act)
+
+
+def test_who_changes_an_object_is_marked_over_tls(files: Files) -> None:
+    async def act(site: Site) -> None:
+        asked = {**REVIEW, "request": {**REVIEW["request"], "userInfo": {"username": "alice"}}}
+        status, text = await site.post(json.dumps(asked).encode(), MARK_PATH)
+        assert (status, json.loads(text)["response"]["patchType"]) == (200, "JSONPatch")
+        assert (await site.post(b"{", MARK_PATH))[0] == 400
 
     serve(files.settings(), files, act)
 
@@ -223,13 +236,13 @@ def test_a_broken_renewal_leaves_the_good_certificate(
 def test_without_a_certificate_the_operator_says_which_setting(tmp_path: Path) -> None:
     settings = WebhookSettings(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
     with pytest.raises(SettingsError, match="ONYX_OPERATOR_WEBHOOK_CERT_FILE"):
-        Webhook(settings, OperatorMetrics())
+        Webhook(settings, OperatorMetrics(), AUTHORS)
 
 
 def test_a_taken_port_is_told(files: Files) -> None:
     async def act(site: Site) -> None:
         taken = files.settings(port=site.webhook.port)
-        second = Webhook(taken, site.metrics)
+        second = Webhook(taken, site.metrics, AUTHORS)
         with pytest.raises(Unavailable, match=rf"{site.webhook.port} \(ONYX_OPERATOR_WEBHOOK_HOST"):
             await second.start()
         await second.close()

@@ -36,7 +36,7 @@ from onyx_operator.metrics import OperatorMetrics
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 ACCOUNT, AUTHORITY, TLS = "onyx-zookeeper-account", "onyx-authority", "onyx-tls"
-HOOKS = "validatingwebhookconfigurations"
+HOOKS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 
 
 @pytest.fixture
@@ -44,7 +44,8 @@ def api() -> Iterator[FakeApi]:
     """An API server with what Helm has made."""
     with FakeApi(*CRDS) as server:
         server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        server.create(named("ValidatingWebhookConfiguration", "onyx-onyx"))
+        for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
+            server.create(named(kind, "onyx-onyx"))
         yield server
 
 
@@ -85,9 +86,14 @@ def secret(api: FakeApi, name: str) -> dict[str, bytes]:
 
 def bundles(api: FakeApi) -> set[bytes]:
     """What the API server trusts, of each webhook."""
-    found = api.get(HOOKS, "onyx-onyx", "")
-    assert found is not None
-    return {base64.b64decode(each["clientConfig"]["caBundle"]) for each in found["webhooks"]}
+    trusted = set()
+    for kind in HOOKS:
+        found = api.get(kind, "onyx-onyx", "")
+        assert found is not None
+        trusted |= {
+            base64.b64decode(each["clientConfig"]["caBundle"]) for each in found["webhooks"]
+        }
+    return trusted
 
 
 def bring(api: FakeApi, name: str, **data: str) -> None:

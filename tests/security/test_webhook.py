@@ -19,6 +19,7 @@ from onyx.model.plain import VALUES_MAX as OF_A_MANIFEST
 from onyx.model.report import PROBLEMS_MAX
 from onyx_operator.admission import server
 from onyx_operator.admission.server import PATHS, VALUES_MAX, Webhook
+from onyx_operator.authors import Authors
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import WebhookSettings
 
@@ -75,7 +76,9 @@ class Site:
 
     def run(self, attack: Callable[[], Awaitable[None]], **changed: Any) -> None:
         async def run() -> None:
-            self.webhook = Webhook(replace(self.settings, **changed), OperatorMetrics())
+            self.webhook = Webhook(
+                replace(self.settings, **changed), OperatorMetrics(), Authors(marks=True)
+            )
             await self.webhook.start()
             await attack()
             for each in self._open:

@@ -51,7 +51,7 @@ def judged(review: Any) -> Review:
     Raises:
         MalformedReview: it is not one; the message says why.
     """
-    request = _request(review)
+    request = request_of(review)
     body, old = request.get("object"), request.get("oldObject")
     if not _concerns(request, body, old):
         return Review(request["uid"])
@@ -68,7 +68,8 @@ def answer(review: Review) -> dict[str, Any]:
     return _answer(review.uid, review.verdict, what)
 
 
-def _request(review: Any) -> Object:
+def request_of(review: Any) -> Object:
+    """The request of an AdmissionReview. Raises MalformedReview."""
     if not isinstance(review, Mapping) or review.get("kind") != "AdmissionReview":
         raise MalformedReview("this is no AdmissionReview")
     if review.get("apiVersion") != REVIEW_VERSION:

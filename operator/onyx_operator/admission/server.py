@@ -26,13 +26,17 @@ from onyx.serving.server import Server, connections_max
 from onyx.serving.shares import OWNER_FAVOUR, Held, Shares, address_of
 from onyx.structs import UNREADABLE, json_values
 from onyx.tls.server_files import ServerFiles
+from onyx_operator.admission.marking import marked
 from onyx_operator.admission.review import MalformedReview, Review, answer, judged
 from onyx_operator.admission.validators import Verdict
+from onyx_operator.authors import Authors
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import WebhookSettings
 
 PATHS = ("/validate-onyxjobs", "/validate-onyxclusters")
 """One for each kind, so that logs of the API server distinguish them; both accept both."""
+MARK_PATH = "/mark-onyxjobs"
+"""Asked for who changes or deletes an OnyxJob."""
 THREADS_MAX = 2
 """Reviews at the same time: they are all computation."""
 VALUES_MAX = 250_000
@@ -58,10 +62,12 @@ class Webhook:
         self,
         settings: WebhookSettings,
         metrics: OperatorMetrics,
+        authors: Authors,
         checks: Mapping[str, Check] | None = None,
     ) -> None:
         self._settings, self._metrics = settings, metrics
         self._checks = checks or {}
+        self._authors = authors
         self._threads = ThreadPoolExecutor(THREADS_MAX, "onyx-webhook")
         self._places = Shares(connections_max(settings), OWNER_FAVOUR)
         self._bodies = Bodies(settings)
@@ -104,7 +110,7 @@ class Webhook:
 
     async def _reply(self, scope: Mapping[str, Any], receive: Receive, held: Held) -> Reply:
         try:
-            if scope["path"] not in PATHS:
+            if scope["path"] not in (*PATHS, MARK_PATH):
                 raise Rejected(404, f"there is nothing here: POST to {' or '.join(PATHS)}")
             if scope["method"] != "POST":
                 raise Rejected(405, "POST a review", {"Allow": "POST"})
@@ -113,13 +119,16 @@ class Webhook:
                 raise Rejected(503, BUSY)
             # No gateway is between: whose a review is, its address says.
             body = await self._bodies.read(receive, None, held, address, owner=address)
-            return await self._review(body)
+            answer = self._marked if scope["path"] == MARK_PATH else self._answer
+            return await self._review(answer, body)
         except Rejected as rejected:
             return self._refused(rejected)
 
-    async def _review(self, body: bytes) -> Reply:
+    async def _review(
+        self, answer: Callable[[bytes], Awaitable[dict[str, Any]]], body: bytes
+    ) -> Reply:
         try:
-            found = await asyncio.wait_for(self._answer(body), self._settings.review_timeout_s)
+            found = await asyncio.wait_for(answer(body), self._settings.review_timeout_s)
         except MalformedReview as error:
             raise Rejected(400, str(error)) from error
         except TimeoutError as error:
@@ -140,6 +149,10 @@ class Webhook:
             review = review.and_also(Verdict(tuple(problems), tuple(warnings)))
         return answer(review)
 
+    async def _marked(self, body: bytes) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        return marked(await loop.run_in_executor(self._threads, _decoded, body), self._authors)
+
     def _refused(self, rejected: Rejected) -> Reply:
         self._metrics.reviewed("failed")
         body = f"{rejected.reason}\n".encode()
@@ -147,10 +160,13 @@ class Webhook:
 
 
 def _judged(body: bytes) -> Review:
+    return judged(_decoded(body))
+
+
+def _decoded(body: bytes) -> Any:
     if json_values(body) > VALUES_MAX:
         raise MalformedReview(f"this has more than {VALUES_MAX:,} values")
     try:
-        review = msgspec.json.decode(body)
+        return msgspec.json.decode(body)
     except UNREADABLE as error:
         raise MalformedReview(f"this is not JSON: {error}") from error
-    return judged(review)

@@ -16,6 +16,6 @@ async def serve_webhook(
     settings = operator.settings.webhook
     if not settings.cert_file:
         return
-    webhook = Webhook(settings, operator.metrics, checks)
+    webhook = Webhook(settings, operator.metrics, operator.authors, checks)
     opened.push_async_callback(webhook.close)
     await webhook.start()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from onyx_operator.authors import last_writer
 from onyx_operator.kube import Object
 from onyx_operator.work_queue import Key
 
@@ -68,5 +69,4 @@ def is_newer(body: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def trimmed(body: Mapping[str, Any]) -> Object:
     """Without what nobody here reads and takes the most room."""
-    metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
-    return {**body, "metadata": metadata}
+    return {**body, "metadata": {**body["metadata"], "managedFields": last_writer(body)}}

@@ -37,11 +37,11 @@ from onyx_operator.settings import InstallationSettings
 
 logger = logging.getLogger(__name__)
 
-CONFIGURATIONS = Resource(
-    "admissionregistration.k8s.io/v1",
-    "ValidatingWebhookConfiguration",
-    "validatingwebhookconfigurations",
+CONFIGURATIONS = tuple(
+    Resource("admissionregistration.k8s.io/v1", kind, f"{kind.lower()}s")
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 )
+"""What asks the webhook, each kind under the same name."""
 USER = "onyx"
 RETRY_S = 2.0
 """Between attempts before the operator has started."""
@@ -95,7 +95,8 @@ class Installation:
             if self._settings.webhook_name:
                 self._sign_for_webhook(authority)
             if self._settings.webhook_configuration:
-                await self._tell_api_server(authority.trusted)
+                for each in CONFIGURATIONS:
+                    await self._tell_api_server(each, authority.trusted)
 
     async def _looked(self) -> bool:
         begin_s, result = time.monotonic(), "ok"
@@ -165,10 +166,10 @@ class Installation:
             self._webhook = issue(authority, names, self._life, now, client=False)
         put(self._folder / "webhook", _files(self._webhook, authority.trusted))
 
-    async def _tell_api_server(self, trusted: bytes) -> None:
-        """Let the configuration trust the authority, and nobody else."""
+    async def _tell_api_server(self, kind: Resource, trusted: bytes) -> None:
+        """Let the configuration of a kind trust the authority, and nobody else."""
         name, bundle = self._settings.webhook_configuration, base64.b64encode(trusted).decode()
-        found = await self._kube.get(CONFIGURATIONS, None, name)
+        found = await self._kube.get(kind, None, name)
         change: list[dict[str, Any]] = []
         for index, each in enumerate((found or {}).get("webhooks", ())):
             if each["clientConfig"].get("caBundle") != bundle:
@@ -177,7 +178,7 @@ class Installation:
                 where = f"{at}/clientConfig/caBundle"
                 change.append({"op": "add", "path": where, "value": bundle})
         if change:
-            await self._kube.patch(CONFIGURATIONS, None, name, change)
+            await self._kube.patch(kind, None, name, change)
 
     async def _keep(self, wanted: Kept, *keys: str) -> Data:
         found = await keep(self._kube, self._settings.namespace, wanted)

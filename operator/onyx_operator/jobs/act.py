@@ -9,6 +9,7 @@ from typing import Any, assert_never
 
 from onyx.errors import JobRefused, UserError
 from onyx.upgrade.plan import upgrading
+from onyx_operator.authors import Authors
 from onyx_operator.informers.store import Store
 from onyx_operator.jobs.actions import Action, Control, DeleteObject, Remember, Submit
 from onyx_operator.jobs.events import is_warning
@@ -36,8 +37,16 @@ class Actor:
     All methods raise KubeError, NotFound and Conflict of the API server, and Unavailable.
     """
 
-    def __init__(self, kube: Kube, store: Store, metrics: OperatorMetrics, wait_s: float) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        metrics: OperatorMetrics,
+        authors: Authors,
+        wait_s: float,
+    ) -> None:
         """`wait_s`: before a job that was refused at its submission is planned again."""
+        self._authors = authors
         self._kube, self._store, self._metrics = kube, store, metrics
         self._wait_s = wait_s
 
@@ -50,10 +59,11 @@ class Actor:
             return Plan((), "Invalid", "Refused", str(error), self._wait_s)
         return None
 
-    async def control(self, body: Object, view: LogView, action: Control) -> None:
-        """Append a command about a job of an object to the log, and report it by an event."""
+    async def control(self, body: Object, view: LogView, action: Control, by: str) -> None:
+        """Append a command about a job of an object to the log, and report it by an event.
+        `by`: whose wish it follows from."""
         command = action.command
-        await view.append(command)
+        await view.act(command, by)
         self._metrics.log_written(command.NAME)
         reason, message = _EVENTS[command.NAME]
         await self._kube.event(body, reason, message.format(job=command.job))
@@ -70,12 +80,13 @@ class Actor:
                 assert view is not None
                 assert spec.job is not None
                 wanted = spec.job if old is None else upgrading(spec.job, old)
-                await view.submit(job, wanted, str(owner_of(body, self._kube.mark)))
+                owner, by = owner_of(body, self._kube.mark), self._authors.of_change(body)
+                await view.submit(job, wanted, str(owner), by)
                 self._metrics.log_written("submit-job")
                 await self._kube.event(body, "Submitted", _submitted(action))
             case Control():
                 assert view is not None
-                await self.control(body, view, action)
+                await self.control(body, view, action, self._authors.of_change(body))
             case DeleteObject(phase, message):
                 await self._kube.delete(JOBS, spec.namespace, spec.name, spec.uid)
                 self._store.drop(body)

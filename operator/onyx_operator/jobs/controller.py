@@ -34,7 +34,7 @@ class Jobs:
         self._operator, self._settings = operator, settings
         self._phases = Phases(operator)
         self._jobs, self._clusters = operator.jobs.store, operator.clusters.store
-        actor = Actor(kube, self._jobs, metrics, settings.retry_max_s)
+        actor = Actor(kube, self._jobs, metrics, operator.authors, settings.retry_max_s)
         self.views = LogViews(settings, operator.connect, self._log_changed, metrics, kube.mark)
         self._logs = LogsOfJobs(operator, self.views)
         self._observer = Observer(operator, self._logs, now_s)

@@ -134,8 +134,9 @@ class Departures:
         intended = record.job_id if not record.submitted_at else None
         if intended is not None and view.stage_of(intended) == "unknown":
             doomed[intended] = None
+        by = self._operator.authors.of_deletion(body)
         for job in doomed:
-            await self._actor.control(body, view, Control(KillJob(job=job)))
+            await self._actor.control(body, view, Control(KillJob(job=job)), by)
 
     async def _give_up(self, body: Object, why: str) -> None:
         """Report the job that is left; it is found again when the log can be reached."""

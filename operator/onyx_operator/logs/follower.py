@@ -159,7 +159,11 @@ class Follower:
 
     def _open(self) -> None:
         """On a thread: connect, read all there is, and follow from there."""
-        client = Client(self._connect(self._settings), self._settings.job_scheduler)
+        client = Client(
+            self._connect(self._settings),
+            self._settings.job_scheduler,
+            tenancy=self._settings.tenancy_id,
+        )
         self._client = client
         self._newest = client.replica()
         self._broken = False

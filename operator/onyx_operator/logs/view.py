@@ -13,6 +13,7 @@ from typing import Any
 
 from onyx.deaths import Death
 from onyx.ids import JobId
+from onyx.log.acts import Act
 from onyx.log.room import Usage
 from onyx.model.job import Job
 from onyx.replica.command import Command
@@ -122,8 +123,9 @@ class LogView:
         documents at a time, in turn."""
         await self._learned.progress()
 
-    async def submit(self, job_id: JobId, job: Job, owner: str) -> None:
-        """Write the submission of a job and wait until it is seen in the log.
+    async def submit(self, job_id: JobId, job: Job, owner: str, by: str) -> None:
+        """Write the submission of a job, that somebody wishes, and wait until it is seen in the
+        log.
 
         Raises:
             NoRoom: the tenancy would hold too much.
@@ -131,7 +133,14 @@ class LogView:
         """
         client = self._log.opened()
         replica = self._log.replica
-        await self._log.arrived(await self._log.ask(client.hand_in, job_id, job, owner, replica))
+        await self._log.arrived(
+            await self._log.ask(client.hand_in, job_id, job, owner, replica, by)
+        )
+
+    async def act(self, command: Act, by: str) -> None:
+        """Write what somebody wishes for a job, and wait until it is seen in the log. Raises as
+        `append`."""
+        await self._log.arrived(await self._log.ask(self._log.opened().act, command, by))
 
     async def append(self, command: Command) -> None:
         """Write a command and wait until it is seen in the log.

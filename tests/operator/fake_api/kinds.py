@@ -140,6 +140,14 @@ BUILT_IN: tuple[Kind, ...] = (
         generation=True,
     ),
     Kind(
+        _ADMISSION,
+        "v1",
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+        namespaced=False,
+        generation=True,
+    ),
+    Kind(
         "apiextensions.k8s.io",
         "v1",
         "customresourcedefinitions",

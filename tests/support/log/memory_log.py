@@ -258,8 +258,8 @@ class MemorySession:
 class MemoryClientLog(MemorySession):
     """The log of a client."""
 
-    def append(self, command: Command) -> Position:
-        data = encode_entry(command)
+    def append(self, command: Command, by: str = "") -> Position:
+        data = encode_entry(command, by=by, at_ms=1 if by else 0)
         check_size(command, data, self._store.settings.entry_bytes_max)
         with self._serving() as store:
             if not store.touch(command.chunks):

@@ -19,10 +19,12 @@ from onyx.history.archive import Archive
 from onyx.history.collection import Collected, collect_all
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position, TaskName
+from onyx.log.acts import Act, Acts
 from onyx.log.interface import ClientLog
 from onyx.model.changing import with_options
 from onyx.model.job import Job
 from onyx.model.parsing.options import read_options
+from onyx.replica.authors import UNKNOWN
 from onyx.replica.commands import (
     DrainJob,
     KillJob,
@@ -45,15 +47,20 @@ class Client(JobReader):
         job_scheduler: str,
         archive: Archive | None = None,
         checks: Sequence[Check] = (),
+        tenancy: str = "",
+        by: str = UNKNOWN,
     ) -> None:
         """
         Args:
             job_scheduler: of a tenancy that nobody has used before.
             archive: of entries that have left the log, if they are kept.
             checks: of jobs that are submitted, besides those against the log.
+            tenancy: of the log, for lines of audit.
+            by: who does what is done by this client, if a call does not say.
         """
         super().__init__(log, Replicas(log, job_scheduler, archive))
-        self._submissions = Submissions(log, self._replicas, checks)
+        self._acts = Acts(log, tenancy, by)
+        self._submissions = Submissions(log, self._acts, self._replicas, checks)
 
     def submit(self, job: Job) -> Submission:
         """Submit a job, and upgrade an old one if `spec.upgrade` names it. See `submit_all`."""
@@ -91,18 +98,24 @@ class Client(JobReader):
         """
         return self._submissions.examine(job)
 
-    def hand_in(self, job_id: JobId, job: Job, owner: str, replica: Replica) -> Position:
+    def hand_in(
+        self, job_id: JobId, job: Job, owner: str, replica: Replica, by: str = ""
+    ) -> Position:
         """Write the submission of a job whose id is made of its content, without reading the log.
 
         The first one of an id counts, a repeat changes nothing. `owner` is kept with the job, for
         whoever is to end it. `replica` is the newest that the caller knows: it says how many jobs
-        there are.
+        there are. `by`: who has asked for it.
 
         Raises:
             UserError: the job has too many tasks for an entry of the log.
             NoRoom: the tenancy would hold too much.
         """
-        return self._submissions.hand_in(job_id, job, owner, replica)
+        return self._submissions.hand_in(job_id, job, owner, replica, by)
+
+    def act(self, command: Act, by: str = "") -> Position:
+        """Write a command about a job, whatever the log says of the job. `by`: who does it."""
+        return self._acts.append(command, by)
 
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
         """Store a job; the entry that would submit it. Raises as `hand_in`."""
@@ -123,7 +136,7 @@ class Client(JobReader):
             UserError: no job has this id.
         """
         digest_of(self.replica(), job)
-        self.log.append(KillJob(job=job))
+        self.act(KillJob(job=job))
 
     def suspend(self, job: JobId) -> None:
         """Take its peers from a job until it is resumed; what it has done stays.
@@ -172,11 +185,11 @@ class Client(JobReader):
         run, manifest = replica.run(job), read_manifest(self.log, replica, job)
         now = with_options(manifest, run.options, bool(run.declared))
         values = TaskOptions.of(read_options(now, task, options))
-        self.log.append(SetOptions(job=job, tasks={TaskName(task): values}))
+        self.act(SetOptions(job=job, tasks={TaskName(task): values}))
 
     def _change(self, command: SuspendJob | ResumeJob | DrainJob, done: str) -> None:
         check_runs(self.replica(), command.job, done)
-        self.log.append(command)
+        self.act(command)
 
     def gc(self) -> Collected:
         """Forget the jobs that have ended, and trim the log. See `collection.collect_all`."""

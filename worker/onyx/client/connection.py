@@ -6,23 +6,31 @@ knows peers and their tasks, and so takes a second of CPU to import.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from onyx.client.client import Client
 from onyx.history.archive import open_archive
+from onyx.log.acts import user_of_process
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
-from onyx.settings import Settings
+from onyx.on_demand import OnDemand
+from onyx.settings import Settings, TelemetrySettings
 from onyx.submission.plugin_options import wrong_options
 from onyx.submission.sql_checks import wrong_sql
 
+_FOLLOW = OnDemand[Callable[[TelemetrySettings], None]]("onyx.telemetry.logs:follow_settings")
 CHECKS = (wrong_options, wrong_sql)
 """What is checked of a job that is submitted, besides what the log says."""
 
 
 def connect(settings: Settings) -> Client:
     """A client for several calls; close it, or use it as a context manager."""
+    if settings.telemetry.log_file or settings.telemetry.log_config:
+        _FOLLOW.load()(settings.telemetry)  # a command has no log but for its lines of audit
     log = ZooKeeperClientLog(settings)
     try:
         archive = open_archive(settings, log)
-        return Client(log, settings.job_scheduler, archive, CHECKS)
+        tenancy, by = settings.tenancy_id, user_of_process()
+        return Client(log, settings.job_scheduler, archive, CHECKS, tenancy, by)
     except BaseException:
         log.close()
         raise

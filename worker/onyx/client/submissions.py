@@ -15,6 +15,7 @@ from onyx.client.drafts import Drafts, id_of
 from onyx.errors import JobRefused, ManifestError, Problem
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
+from onyx.log.acts import Acts
 from onyx.log.interface import ChunkGone, ClientLog
 from onyx.model.job import Job
 from onyx.replica.commands import SubmitJob
@@ -41,10 +42,12 @@ class Submissions:
     def __init__(
         self,
         log: ClientLog,
+        acts: Acts,
         replicas: Replicas,
         checks: Sequence[Check],
     ) -> None:
         self._log = log
+        self._acts = acts
         self._replicas = replicas
         self._checks = checks
         self._drafts = Drafts(log, replicas.job_scheduler)
@@ -93,12 +96,14 @@ class Submissions:
         entry = self._drafts.prepare(JobId(str(uuid.uuid4())), job)
         return self._examined(self._replicas.at(None), job, entry)
 
-    def hand_in(self, job_id: JobId, job: Job, owner: str, replica: Replica) -> Position:
+    def hand_in(
+        self, job_id: JobId, job: Job, owner: str, replica: Replica, by: str = ""
+    ) -> Position:
         """Write the submission of a job whose id is made of its content. `replica` may be a little
         old."""
         job = drop_unused_upgrade(job)
         self._check_room(replica, [(job_id, job)])
-        return self._hand_in(self._drafts.prepare(job_id, job, owner), job)
+        return self._hand_in(self._drafts.prepare(job_id, job, owner), job, by)
 
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
         """Store a job; the entry that would submit it."""
@@ -111,11 +116,11 @@ class Submissions:
     def _problems(self, job: Job) -> tuple[Problem, ...]:
         return tuple(problem for check in self._checks for problem in check(job))
 
-    def _hand_in(self, entry: SubmitJob, job: Job) -> Position:
+    def _hand_in(self, entry: SubmitJob, job: Job, by: str = "") -> Position:
         """Append the submission of a job that was stored. If it took so long that the job has been
         collected, it is stored again."""
         try:
-            return self._log.append(entry)
+            return self._acts.append(entry, by)
         except ChunkGone:
             self._drafts.store(job)
-            return self._log.append(entry)
+            return self._acts.append(entry, by)

@@ -1,6 +1,7 @@
 """Log entries as bytes: a small JSON object, versioned, bounded, total to read.
 
     {"v": 2, "fn": "kill-job", "args": {"job": "flights"}, "writer": "g1", "sequence": 7}
+    {"v": 2, "fn": "kill-job", "args": {"job": "flights"}, "by": "kubernetes:alice", "at": 1772353}
 
 JSON and not msgpack, because people read the log with ZooKeeper's own tools when something is
 wrong; coordination is not where bytes count.
@@ -13,10 +14,13 @@ raises: bytes that are no entry, and arguments that their command does not take,
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, Position
+from onyx.replica.authors import bounded
 from onyx.replica.command import Command, Undecodable
 from onyx.replica.commands import COMMANDS
 from onyx.replica.entry import Entry
@@ -25,6 +29,8 @@ from onyx.structs import UNREADABLE
 FORMAT_VERSION = 2
 ENTRY_BYTES_MAX = 1_048_576
 """Largest entry that is read at all (ZooKeeper's own limit); writers have a lower one."""
+AT_MS_MAX = 253_402_300_799_999
+"""The last millisecond that a date can have."""
 _NAME_CHARACTERS_MAX = 256
 
 
@@ -35,6 +41,8 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     writer: str = ""
     sequence: int = 0
     parent: int | None = None
+    by: Any = ""
+    at: Any = 0
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -44,7 +52,12 @@ _FAULTS = UNREADABLE
 
 
 def encode_entry(
-    command: Command, writer: str = "", sequence: int = 0, parent: Position | None = None
+    command: Command,
+    writer: str = "",
+    sequence: int = 0,
+    parent: Position | None = None,
+    by: str = "",
+    at_ms: int = 0,
 ) -> bytes:
     """The bytes of an entry; its position is where it is stored.
 
@@ -54,7 +67,9 @@ def encode_entry(
     try:
         args = msgspec.Raw(_ENCODER.encode(command))
         data = _ENCODER.encode(
-            _Stored(FORMAT_VERSION, command.NAME, args, writer, sequence, parent)
+            _Stored(
+                FORMAT_VERSION, command.NAME, args, writer, sequence, parent, bounded(by), at_ms
+            )
         )
     except (msgspec.EncodeError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{command.NAME} cannot be written to the log: {error}") from error
@@ -78,7 +93,8 @@ def decode_entry(position: Position, data: bytes) -> Entry:
     if fault:
         return _unreadable(position, fault)
     parent = None if stored.parent is None else Position(stored.parent)
-    return Entry(position, _command(stored), stored.writer, stored.sequence, parent)
+    by, at_ms = bounded(stored.by), _time_of(stored.at)
+    return Entry(position, _command(stored), stored.writer, stored.sequence, parent, by, at_ms)
 
 
 def _command(stored: _Stored) -> Command:
@@ -89,6 +105,11 @@ def _command(stored: _Stored) -> Command:
         return decoder.decode(stored.args)
     except _FAULTS as error:
         return Undecodable(stored.fn, str(error))
+
+
+def _time_of(at: Any) -> int:
+    """What nobody can have meant is no time, and no reason against the entry."""
+    return at if type(at) is int and 0 <= at <= AT_MS_MAX else 0
 
 
 def _fault(stored: _Stored) -> str:

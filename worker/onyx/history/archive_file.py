@@ -78,7 +78,7 @@ def _line(entry: Entry) -> _Line:
             writer=entry.writer,
             sequence=entry.sequence,
         )
-    data = encode_entry(command, entry.writer, entry.sequence, entry.parent)
+    data = encode_entry(command, entry.writer, entry.sequence, entry.parent, entry.by, entry.at_ms)
     return _Line(entry.position, msgspec.Raw(data))
 
 

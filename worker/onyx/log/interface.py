@@ -155,8 +155,9 @@ class LogReader(Protocol):
 class ClientLog(LogReader, Protocol):
     """A client's log: appends are idempotent by the ids in the command."""
 
-    def append(self, command: Command) -> Position:
-        """Write and wait until the entry is there; safe to repeat when in doubt.
+    def append(self, command: Command, by: str = "") -> Position:
+        """Write and wait until the entry is there; safe to repeat when in doubt. `by`: who does
+        it, kept in the entry with the time.
 
         Raises ChunkGone when a chunk that the command names has been collected.
         """

@@ -19,3 +19,7 @@ class Entry(msgspec.Struct, frozen=True):
     """Writer's own counter, from 1: a repeat of (writer, sequence) has no effect. 0 for clients."""
     parent: Position | None = None
     """Entry to which this one is a reaction."""
+    by: str = ""
+    """Who did it, for people; empty for what groups do. No replica depends on it."""
+    at_ms: int = 0
+    """When, by the clock of who wrote it; 0: that is not known. No replica depends on it."""

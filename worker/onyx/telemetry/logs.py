@@ -27,6 +27,7 @@ from typing import Any, TextIO
 
 from onyx.errors import SettingsError, message_of
 from onyx.settings import TelemetrySettings
+from onyx.telemetry.audit import AUDIT
 
 ERROR_CHARACTERS_MAX = 256
 FIELD_CHARACTERS_MAX = 256
@@ -169,8 +170,16 @@ def describe(error: BaseException) -> dict[str, Any]:
     }
 
 
-class _JsonFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
+        return record.getMessage() if record.name == AUDIT else self._line(record)
+
+    def _line(self, record: logging.LogRecord) -> str:
+        raise NotImplementedError
+
+
+class _JsonFormatter(_Formatter):
+    def _line(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -184,8 +193,8 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-class _TextFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
+class _TextFormatter(_Formatter):
+    def _line(self, record: logging.LogRecord) -> str:
         message = truncated(record.getMessage(), MESSAGE_CHARACTERS_MAX)
         fields = "".join(f"  {key}={value}" for key, value in _fields())
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {message}{fields}"

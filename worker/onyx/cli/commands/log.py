@@ -52,9 +52,12 @@ def _print(item: Entry | Origin, as_json: bool) -> None:
             "writer": item.writer,
             "sequence": item.sequence,
             "parent": item.parent,
+            "by": item.by,
+            "at_ms": item.at_ms,
         }
     if as_json or isinstance(item, Origin):
         print(json.dumps(line, sort_keys=True), flush=True)
         return
     arguments = json.dumps(line["args"], sort_keys=True)
-    print(f"{item.position:>8}  {item.command.NAME:<22} {arguments}", flush=True)
+    by = f"  by {item.by}" if item.by else ""
+    print(f"{item.position:>8}  {item.command.NAME:<22} {arguments}{by}", flush=True)

@@ -14,12 +14,13 @@ from onyx.log.interface import ChunkGone
 from onyx.log.paths import entry_position
 from onyx.log.zookeeper.log import ZooKeeperLog
 from onyx.replica.command import Command
+from onyx.seams import SystemClock
 
 
 class ZooKeeperClientLog(ZooKeeperLog):
     """The log of a client or the operator. Its session may be replaced by a new one."""
 
-    def append(self, command: Command) -> Position:
+    def append(self, command: Command, by: str = "") -> Position:
         """Write a command and wait; when in doubt it is written again, which its id makes harmless.
 
         Raises:
@@ -27,7 +28,7 @@ class ZooKeeperClientLog(ZooKeeperLog):
             ChunkGone: a chunk that it names has been collected; nothing was written.
             Unavailable: no answer in time; it may have been written or not.
         """
-        data = encode_entry(command)
+        data = encode_entry(command, by=by, at_ms=SystemClock().wall_ms() if by else 0)
         check_size(command, data, self._settings.entry_bytes_max)
 
         def start(client: KazooClient) -> Any:

@@ -1,0 +1,72 @@
+"""What somebody does to a job: an entry of the log with the name of who did it, and an audit line.
+
+Whoever writes the entry logs the line, so there is one line for each act, wherever the process has
+its log. The entries themselves are the record that no process can lose (`onyx events`,
+[why](../../../docs/decisions/0125-who-did-it.md)).
+
+    {"time": "2026-03-01T08:30:00.000+00:00", "by": "kubernetes:alice", "what": "kill-job",
+     "job": "5e0c7a52-0000-4000-8000-000000000001", "tenancy": "shop.onyx", "position": 17}
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pwd
+import socket
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from onyx.ids import Position
+from onyx.log.interface import ClientLog
+from onyx.replica.authors import COMMAND, UNKNOWN, author, bounded
+from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SubmitJob, SuspendJob
+from onyx.telemetry.audit import AUDIT
+
+Act: TypeAlias = SubmitJob | KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions
+ACTS = (SubmitJob, KillJob, SuspendJob, ResumeJob, DrainJob, SetOptions)
+
+logger = logging.getLogger(AUDIT)
+
+
+class Acts:
+    """The acts of one client."""
+
+    def __init__(self, log: ClientLog, tenancy: str = "", by: str = UNKNOWN) -> None:
+        """`by`: who acts, if an act does not say."""
+        self._log = log
+        self._tenancy = tenancy
+        self._by = by
+
+    def append(self, command: Act, by: str = "") -> Position:
+        """Write what somebody does, and log it. Raises as `ClientLog.append`; then nothing is
+        logged, although the entry may have been written."""
+        name = bounded(by or self._by)
+        position = self._log.append(command, name)
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "by": name,
+            "what": command.NAME,
+            "job": job_of(command),
+            "tenancy": self._tenancy,
+            "position": position,
+        }
+        logger.info("%s", json.dumps(line, ensure_ascii=False))
+        return position
+
+
+def job_of(command: Act) -> str:
+    """The job that an act is about."""
+    return command.id if isinstance(command, SubmitJob) else command.job
+
+
+def user_of_process() -> str:
+    """Who runs this process: the user of the operating system, and the machine. A variable such as
+    `USER` is not asked, because it says what its user likes."""
+    user = os.getuid()
+    try:
+        name = pwd.getpwuid(user).pw_name
+    except KeyError:
+        name = str(user)
+    return author(COMMAND, f"{name}@{socket.gethostname()}")

@@ -1,0 +1,35 @@
+"""Who has done something to a job, as text that is safe to store and to show.
+
+A name comes from elsewhere: from an API server, from an operating system. It has a bounded length,
+and characters that end a line or move a cursor are written as escapes, when it is stored and again
+when it is read, because whoever can write to the log may have written something else.
+"""
+
+from __future__ import annotations
+
+BY_CHARACTERS_MAX = 256
+UNKNOWN = "unknown"
+COMMAND, KUBERNETES, WORKER = "command", "kubernetes", "worker"
+UNPROVEN, FIELD_MANAGER = "unproven", "field-manager"
+"""Where names come from: the user of a command or program, the user of an API server, a process of
+the cluster; whom somebody calls a user of the API server who may be another one, and the program
+that has written an object, which anybody can choose."""
+
+
+def author(source: str, name: str) -> str:
+    """A name with where it is from: `kubernetes:alice`."""
+    return bounded(f"{source}:{name}") if name else UNKNOWN
+
+
+def bounded(by: object) -> str:
+    """A name as it is stored and shown; empty if it is none."""
+    if not isinstance(by, str):
+        return ""
+    escaped = "".join(map(_escaped, by[: BY_CHARACTERS_MAX + 1]))
+    if len(escaped) <= BY_CHARACTERS_MAX:
+        return escaped
+    return escaped[: BY_CHARACTERS_MAX - 3] + "..."
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else ascii(character)[1:-1]
