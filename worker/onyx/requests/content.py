@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as segments_codec
+from onyx.codec.msgpack_values import has_more_values
 from onyx.codec.refusals import refused
 from onyx.codec.refused_rows import refused_rows
 from onyx.errors import SegmentError
@@ -29,7 +30,8 @@ from onyx.structs import UNREADABLE, json_values
 
 DIGEST_BYTES = 16
 VALUES_MAX = 500_000
-"""Values in the JSON of a request, counted by its brackets and commas before it is decoded."""
+"""Values of a request, counted before they are made: in JSON by brackets and commas, in MessagePack
+with their keys."""
 LARGE_BYTES = 262_144
 """The size from which segments in JSON or MessagePack are made on a thread, not on the event loop.
 """
@@ -117,6 +119,15 @@ def _json_lines(data: bytes) -> list[Segment]:
     return _line.decode_lines(data)
 
 
+def _msgpack(data: bytes) -> list[Segment]:
+    if segments_codec.count(data) > SEGMENTS_MAX or has_more_values(data, 2 * VALUES_MAX):
+        raise Refused(
+            f"the request holds more than {SEGMENTS_MAX:,} segments, or {2 * VALUES_MAX:,} keys "
+            "and values: send several requests"
+        )
+    return segments_codec.decode(data)
+
+
 def _arrow(data: bytes) -> Segments:
     """Each message is looked at before Arrow reads it, as between workers."""
     try:
@@ -139,5 +150,5 @@ def _messages(reader: pa.ipc.MessageReader) -> Iterator[pa.ipc.Message]:
 _READ: Mapping[Form, Callable[[bytes], Segments]] = {
     Form.JSON_LINES: _json_lines,
     Form.ARROW: _arrow,
-    Form.MSGPACK: segments_codec.decode,
+    Form.MSGPACK: _msgpack,
 }

@@ -3,47 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
+from tests.support.servers.saying import BODY, server
 
 from onyx.plugins.http.address import address_of
 from onyx.plugins.http.answers import verdict_of
 from onyx.plugins.http.connection import Connection
-
-BODY = b"{}"
-
-
-@contextmanager
-def server(said: bytes, closes: bool = False) -> Iterator[int]:
-    """Says this to each request. The client closes: else the next request might be reset."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                with connection:
-                    asked = b""
-                    while received := connection.recv(65_536):
-                        asked += received
-                        if asked.endswith(BODY):
-                            asked = b""
-                            connection.sendall(said)
-                            if closes:
-                                break
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join()
-
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n"

@@ -30,8 +30,8 @@ from onyx.plugins.http.address import Address
 from onyx.plugins.http.answers import SHOWN_CHARACTERS_MAX, Answer
 from onyx.plugins.http.certificates import Certificates
 
-ANSWER_BYTES_MAX = 1_048_576
-"""The rest of a longer answer is not read: the connection is given up."""
+ANSWER_BYTES_MAX = 67_108_864
+"""An answer that goes on is taken for one that breaks off: it may have no end."""
 KEPT_BYTES = 8 * SHOWN_CHARACTERS_MAX
 REDIRECTS_MAX = 5
 _REDIRECTS = (307, 308)
@@ -197,7 +197,7 @@ def _beginning(response: BaseHTTPResponse) -> tuple[str, bool, bool]:
     decoded on the way: the status has said what became of the request, even if the text is
     damaged."""
     kept, read, is_whole, broken_off = b"", 0, False, False
-    while read < ANSWER_BYTES_MAX and not is_whole and not broken_off:
+    while not is_whole and not broken_off:
         try:
             piece = response.read(65_536)
         except (HTTPError, HTTPException, OSError):
@@ -205,7 +205,7 @@ def _beginning(response: BaseHTTPResponse) -> tuple[str, bool, bool]:
             continue
         read += len(piece)
         kept += piece[: KEPT_BYTES - len(kept)]
-        is_whole = not piece
+        is_whole, broken_off = not piece, read > ANSWER_BYTES_MAX
     return _text(kept, response.headers.get("Content-Encoding", "")), is_whole, broken_off
 
 
