@@ -241,8 +241,8 @@ def test_what_kubernetes_refuses_is_told_in_conditions_and_in_one_warning(
     with Operator(api, logs.connect, chosen):
         found = api.wait_for("onyxclusters", "onyx", lambda each: each["status"]["conditions"])
         eventually(lambda: len(warnings(api)) > 0)
-    of_workers = [each for each in found["status"]["conditions"] if each["type"] != "Stable"]
-    for each in of_workers:
+    conditions = {each["type"]: each for each in found["status"]["conditions"]}
+    for each in (conditions["Reconciled"], conditions["Ready"]):
         assert each["status"] == "False"
         assert "spec.podTemplate.spec.nodeSelektor: field not decl" in each["message"]
     (event,) = warnings(api)
