@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import celpy
 import kubernetes_validate
 import pytest
 import yaml
@@ -278,6 +279,33 @@ def test_marks_of_who_changed_a_job_count_only_where_none_is_stored_without_the_
         policies = {each["name"].partition(".")[0]: each["failurePolicy"] for each in found}
         assert policies == {"changes": "Fail" if counts else "Ignore", "deletions": "Ignore"}
         assert (marks in environment(pod_specs(values)["Deployment/onyx-operator"])) is counts
+
+
+@pytest.mark.parametrize(
+    ("operation", "before", "after", "asked"),
+    [
+        ("CREATE", None, {}, True),
+        ("UPDATE", {}, {"spec": {"a": 2}}, True),
+        ("UPDATE", {}, {"metadata": {"annotations": {"onyx.dev/changed-by": "boss"}}}, True),
+        ("UPDATE", {"metadata": {"annotations": {"onyx.dev/changed-by": "x"}}}, {}, True),
+        ("UPDATE", {}, {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}}, False),
+        ("UPDATE", {"metadata": {"finalizers": ["a"]}}, {}, False),
+    ],
+)
+def test_only_what_changes_spec_or_mark_waits_for_the_operator(
+    operation: str, before: Object | None, after: Object, asked: bool
+) -> None:
+    found = named("MutatingWebhookConfiguration", "onyx-onyx")["webhooks"]
+    (condition,) = found[0]["matchConditions"]
+    usual: Object = {"metadata": {"name": "job"}, "spec": {"a": 1}}
+    values = {
+        "request": {"operation": operation},
+        "object": {**usual, **after},
+        "oldObject": None if before is None else {**usual, **before},
+    }
+    environment = celpy.Environment()
+    program = environment.program(environment.compile(condition["expression"]))
+    assert program.evaluate({key: celpy.json_to_cel(each) for key, each in values.items()}) == asked
 
 
 def test_three_servers_know_each_other_by_name() -> None:

@@ -135,6 +135,16 @@ def test_a_client_knows_the_position_of_what_it_appended(world):
     assert [entry.writer for entry in client.read(NO_POSITION)] == ["", ""]
 
 
+def test_an_entry_has_who_did_it_and_when(world):
+    client = world.client()
+    inbox = follow(client)
+    client.append(marker("a"), "kubernetes:alice\n")
+    client.append(marker("b"))
+    for by_alice, other in (inbox.take(2), client.read(NO_POSITION)):
+        assert (by_alice.by, by_alice.at_ms > 0) == (r"kubernetes:alice\n", True)
+        assert (other.by, other.at_ms) == ("", 0)
+
+
 def test_reading_starts_after_a_position_and_is_bounded(world):
     client = world.client()
     for name in "abcd":

@@ -25,6 +25,7 @@ from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
 from onyx.telemetry.logs import follow_settings
 from onyx.tls.files import GROUPS, CertificateFiles
+from onyx.transport.grpc_tls import check_client_name
 from onyx.transport.grpc_transport import GrpcTransport
 
 JOIN_TIMEOUT_S = 60.0
@@ -106,6 +107,8 @@ def open_peer_group(
 def _connections(settings: Settings) -> tuple[LogFactory, TransportFactory]:
     """What opens the log and the transport of an incarnation."""
     certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
+    # Each transport checks it as well; here the process ends before it has begun.
+    check_client_name(settings.transport.tls_client_name, certificates)
     tokens = tokens_of_states(settings, SystemClock())
     for_zookeeper = zookeeper_certificates(settings.zookeeper)
 
