@@ -8,6 +8,10 @@ A tenancy belongs to a namespace, whose name it begins with, because whoever has
 jobs. How an address is written decides nothing: neither a name nor an IP address of the same
 ZooKeeper makes the jobs of one namespace those of another.
 
+Who has a tenancy stands in the root of its log (`tenants`), so two clusters that may have it are
+kept apart by whatever address they come. In the operator's own settings `tenancy_owner` is the mark
+of its API server.
+
 Whoever may write an OnyxCluster names its ZooKeeper. The operator has an account and certificates,
 and stands where that author may not. So it goes to its own servers and those that its settings
 list, in their spelling, and to no other. Rejected: to go anywhere without the account, which makes
@@ -26,6 +30,7 @@ from msgspec.structs import replace
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx_operator.addresses import Server, as_read_in, servers_of
 from onyx_operator.settings import OperatorSettings
+from onyx_operator.tenants import tenant_of
 
 
 class NoLog(msgspec.Struct, frozen=True):
@@ -68,6 +73,7 @@ def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settin
     return replace(
         base,
         tenancy_id=tenancy,
+        tenancy_owner=str(tenant_of(cluster, base.tenancy_owner)),
         job_scheduler=spec.get("jobScheduler") or base.job_scheduler,
         zookeeper=zookeeper,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from kubernetes import client as kubernetes_client
+from msgspec.structs import replace
 
 from onyx.log.interface import ClientLog
 from onyx.settings import Settings
@@ -35,6 +36,7 @@ def open_operator(
     metrics, liveness = OperatorMetrics(), Liveness(settings.server.stalled_after_s)
     kube = Kube(settings.kube, configuration, metrics.api_request)
     opened.callback(kube.close)
+    settings = replace(settings, engine=replace(settings.engine, tenancy_owner=kube.mark))
     jobs, clusters = settings.jobs, settings.clusters
     known = Informer(CLUSTERS, clusters.resync_interval_s, liveness, metrics)
     operator = Operator(

@@ -29,7 +29,7 @@ async def start(
     installation = Installation(operator.kube, operator.settings.installation, operator.metrics)
     await installation.begin()
     jobs = Jobs(operator)
-    clusters = Clusters(operator, jobs.views.deaths, jobs.views.usage)
+    clusters = Clusters(operator, jobs.views.deaths, jobs.views.usage, jobs.views.trouble)
     checks: dict[str, Check] = {
         JOBS.kind: jobs.checks.check,
         CLUSTERS.kind: partial(check, operator),

@@ -34,6 +34,7 @@ from tests.support.patience import WAIT_S
 from onyx.errors import Unavailable
 from onyx.ids import Position
 from onyx.log.interface import ClientLog
+from onyx.log.owner import check_owner
 from onyx.replica import machine
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
@@ -103,7 +104,13 @@ class Logs:
         """What an operator is given to open a log."""
         if self.away.is_set():
             raise Unavailable("no ZooKeeper answers")
-        return self.log(found.tenancy_id).client()
+        log = self.log(found.tenancy_id).client()
+        try:
+            check_owner(log, found.tenancy_id, found.tenancy_owner)
+        except BaseException:
+            log.close()
+            raise
+        return log
 
     def log(self, tenancy: str = "default.onyx") -> MemoryLog:
         with self._lock:

@@ -16,6 +16,10 @@ from onyx.settings import Settings
 from onyx_operator.logs import follower
 
 
+async def nobody(former: str, settings: Settings) -> bool:
+    return False
+
+
 def test_a_listener_that_raises_has_the_log_followed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "REOPEN_S", 0.01)
     log, heard = MemoryLog(), list[Position]()
@@ -28,7 +32,7 @@ def test_a_listener_that_raises_has_the_log_followed_anew(monkeypatch: pytest.Mo
     async def versions() -> None:
         found = asyncio.Event()
         listener = follower.Listener(hear, lambda *_: None, found.set)
-        following = follower.Follower(Settings(), lambda _: log.client(), 2, listener)
+        following = follower.Follower(Settings(), lambda _: log.client(), 2, listener, nobody)
         await asyncio.wait_for(found.wait(), WAIT_S)
         writer = log.client()
         writer.append(marker("a"))

@@ -9,8 +9,10 @@ import pytest
 from tests.operator.declaring import phase
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
-from tests.operator.test_clusters_operator import says
+from tests.operator.test_clusters_operator import eventually, message, says
+from tests.support.log.memory_log import MemoryLog
 
+from onyx.log.owner import TenancyTaken, check_owner
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.connection import NoLog, connection
 from onyx_operator.settings import OperatorSettings
@@ -52,6 +54,61 @@ def test_ones_own_and_those_that_are_listed_are_had(namespace: str, tenancy: str
 
     assert isinstance(had, Settings)
     assert had.tenancy_id == tenancy
+
+
+def test_another_spelling_of_the_address_does_not_lead_into_the_log_of_another_cluster(
+    api: FakeApi, logs: Logs
+) -> None:
+    """Both may have the tenancy, by what the operator lists; one is of another namespace."""
+    chosen = settings(
+        CLUSTERS_RESYNC_INTERVAL_S="0.2",
+        JOBS_RESYNC_INTERVAL_S="0.5",
+        NAMESPACES="default,thieves",
+        ZOOKEEPER_ADDRESSES="zookeeper:2181,10.0.0.7:2181,127.0.0.1:2181",
+        TENANCIES="default/shared,thieves/shared",
+    )
+    rights = chart_rights("default", "thieves")
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "thieves"}})
+    taken = says("Reconciled", "False", "TenancyTaken")
+    with Operator(api, logs.connect, chosen, rights=rights):
+        api.create(cluster(tenancyId="shared"))
+        api.wait_for("onyxclusters", "onyx", says("Reconciled", "True"))
+        eventually(lambda: logs.log("shared")._store.owner.endswith("/default/onyx"))
+        api.create(job())
+        api.wait_for("onyxjobs", "job", lambda each: "jobId" in each.get("status", {}))
+        for name, namespace, address in (
+            ("second", "default", "10.0.0.7:2181"),
+            ("onyx", "thieves", "127.0.0.1:2181"),
+        ):
+            elsewhere = {"zookeeper": {"address": address}}
+            api.create(cluster(name, namespace, tenancyId="shared", **elsewhere))
+            refused = api.wait_for("onyxclusters", name, taken, namespace=namespace)
+            assert "/default/onyx" in message(refused, "Reconciled")
+            api.create(job(f"of-{name}", namespace=namespace, clusterRef=name))
+            waits = phase("Pending", "TenancyTaken")
+            api.wait_for("onyxjobs", f"of-{name}", waits, namespace=namespace)
+        assert len(logs.commands("submit-job", "shared")) == 1
+        api.delete("onyxclusters", "onyx")
+
+        api.wait_for("onyxclusters", "second", says("Reconciled", "True"))
+        eventually(lambda: logs.log("shared")._store.owner.endswith("/default/second"))
+        api.wait_for("onyxclusters", "onyx", taken, namespace="thieves")
+        api.wait_for("onyxjobs", "of-onyx", waits, namespace="thieves")
+
+
+def test_a_worker_of_another_cluster_does_not_open_the_log() -> None:
+    owners = [found("blue", address, tenancyId="shared") for address in ADDRESSES]
+    mine, log = found("red", tenancyId="red.onyx"), MemoryLog().client()
+
+    assert isinstance(mine, Settings)
+    assert {each.tenancy_owner for each in owners if isinstance(each, Settings)} == {
+        "OnyxCluster//blue/onyx"
+    }
+    check_owner(log, "shared", "OnyxCluster//blue/onyx")
+    check_owner(log, "shared", "OnyxCluster//blue/onyx")
+    check_owner(log, "shared", "")
+    with pytest.raises(TenancyTaken, match="tenancy shared belongs to OnyxCluster//blue/onyx"):
+        check_owner(log, "shared", mine.tenancy_owner)
 
 
 def test_neither_asking_first_nor_waiting_leads_to_the_jobs_of_others(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from onyx.variables import Port, Ports, flatten, read, written
 from onyx.zookeeper_settings import (
@@ -272,6 +273,9 @@ class Settings(msgspec.Struct, frozen=True):
 
     tenancy_id: str = "default"
     """Separates clusters that share a ZooKeeper."""
+    tenancy_owner: str = ""
+    """Who has the tenancy: whoever names itself first, and a process that names another one is
+    refused. Empty: it is not asked. The operator names the OnyxCluster."""
     job_scheduler: JobScheduler = "balanced"
     """How peers are distributed over jobs: `balanced`, `greedy` or `percentage`. The first group of
     a tenancy fixes it for all."""
@@ -315,6 +319,11 @@ class Settings(msgspec.Struct, frozen=True):
     state: StateSettings = field(default_factory=StateSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     supervisor: SupervisorSettings = field(default_factory=SupervisorSettings)
+
+    def of(self, tenancy: str) -> Settings:
+        """These settings for a tenancy. Of another tenancy the owner is not asked."""
+        owner = self.tenancy_owner if tenancy == self.tenancy_id else ""
+        return replace(self, tenancy_id=tenancy, tenancy_owner=owner)
 
     def __hash__(self) -> int:
         """The hash of what distinguishes clusters: `fn_params` cannot be hashed."""

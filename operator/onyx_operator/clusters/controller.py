@@ -17,11 +17,13 @@ from onyx_operator.clusters.events import news
 from onyx_operator.clusters.observe import observe, referring_jobs
 from onyx_operator.clusters.observed import Observed
 from onyx_operator.clusters.plan import Plan, plan
-from onyx_operator.clusters.pool import CLUSTER_LABEL
+from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool
+from onyx_operator.clusters.spec import Refusal
 from onyx_operator.clusters.status import status
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator
 from onyx_operator.kube import KubeError, Object
+from onyx_operator.logs.state import TAKEN, Trouble
 from onyx_operator.reconciler import Kind, Reconciler
 from onyx_operator.work_queue import Key
 
@@ -35,13 +37,16 @@ class Clusters:
         operator: Operator,
         deaths: Callable[[Settings], Sequence[Death]] = lambda _: (),
         usage: Callable[[Settings], Usage | None] = lambda _: None,
+        trouble: Callable[[Settings], Trouble | None] = lambda _: None,
     ) -> None:
         """
         Args:
             deaths: of worker processes lately, by the log of their cluster.
             usage: what its tenancy holds, by its log.
+            trouble: why its log cannot be used.
         """
-        self._operator, self._deaths, self._usage = operator, deaths, usage
+        self._operator, self._trouble = operator, trouble
+        self._deaths, self._usage = deaths, usage
         pace, metrics = operator.settings.clusters, operator.metrics
         # One plan: an object that others change back would be applied again and again.
         kind = Kind(self._observe, plan, self._act, status, news, plans_max=1)
@@ -63,6 +68,9 @@ class Clusters:
         log = connection(body, self._operator.settings)
         if not isinstance(log, Settings):
             return found
+        trouble = self._trouble(log)
+        if trouble is not None and trouble.reason == TAKEN and isinstance(found.wanted, Pool):
+            found = replace(found, wanted=Refusal(TAKEN, trouble.message))
         return replace(found, deaths=self._deaths(log), usage=self._usage(log))
 
     async def _act(self, body: Object, _: Observed, plan: Plan) -> Plan | None:

@@ -61,6 +61,7 @@ def _identity(pool: Pool) -> dict[str, Source]:
         http = {"ONYX_HTTP_BIND_HOST": "0.0.0.0", "ONYX_HTTP_PORT": str(HTTP_PORT)}  # noqa: S104
     return {
         "ONYX_TENANCY_ID": pool.tenancy_id,
+        "ONYX_TENANCY_OWNER": pool.tenancy_owner,
         "ONYX_JOB_SCHEDULER": pool.cluster.job_scheduler,
         "ONYX_ZOOKEEPER_ADDRESS": pool.zookeeper_address,
         **modules,

@@ -35,6 +35,7 @@ class Pool(msgspec.Struct, frozen=True):
     namespace: str
     uid: str
     tenancy_id: str
+    tenancy_owner: str
     zookeeper_address: str
     image: str
     code: Code | None = None

@@ -71,6 +71,7 @@ def read_spec(
         namespace=cluster["metadata"]["namespace"],
         uid=cluster["metadata"]["uid"],
         tenancy_id=found.tenancy_id,
+        tenancy_owner=found.tenancy_owner,
         zookeeper_address=found.zookeeper.address,
         image=image,
         code=code_of(config_map) if config_map is not None else None,

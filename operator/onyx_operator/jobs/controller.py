@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 
 from onyx.ids import JobId
 from onyx.settings import Settings
 from onyx_operator.context import Operator
+from onyx_operator.inheritance import inherits
 from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.checks import JobChecks
 from onyx_operator.jobs.departures import Departures
@@ -35,7 +37,10 @@ class Jobs:
         self._phases = Phases(operator)
         self._jobs, self._clusters = operator.jobs.store, operator.clusters.store
         actor = Actor(kube, self._jobs, metrics, operator.authors, settings.retry_max_s)
-        self.views = LogViews(settings, operator.connect, self._log_changed, metrics, kube.mark)
+        heir = partial(inherits, kube)
+        self.views = LogViews(
+            settings, operator.connect, self._log_changed, metrics, heir, kube.mark
+        )
         self._logs = LogsOfJobs(operator, self.views)
         self._observer = Observer(operator, self._logs, now_s)
         self._departures = Departures(operator, self.views, actor, now_s)

@@ -9,23 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.client.client import Client
 from onyx.errors import LogReplaced, OnyxError, Unavailable
 from onyx.ids import Position
 from onyx.log.interface import ClientLog, Origin
+from onyx.log.owner import TenancyTaken
 from onyx.log.room import Usage
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
-from onyx_operator.logs.state import CONNECTING, Trouble
+from onyx_operator.logs.state import CONNECTING, TAKEN, Trouble
 
 Connect = Callable[[Settings], ClientLog]
+Heir = Callable[[str, Settings], Awaitable[bool]]
+"""Whether the log of an owner belongs to that of some settings now."""
 T = TypeVar("T")
 
 CHECK_INTERVAL_S = 5.0
@@ -53,10 +57,16 @@ class Follower:
     """The log of one cluster. `connect` opens it."""
 
     def __init__(
-        self, settings: Settings, connect: Connect, threads_max: int, listener: Listener
+        self,
+        settings: Settings,
+        connect: Connect,
+        threads_max: int,
+        listener: Listener,
+        heir: Heir,
     ) -> None:
         self._settings = settings
         self._connect = connect
+        self._heir = heir
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(threads_max, "onyx-log-view")
@@ -135,12 +145,31 @@ class Follower:
                 finally:
                     with contextlib.suppress(Unavailable):
                         await self._in_thread(self._close_log)
+            except TenancyTaken as error:
+                if await self._inherits(error.owner):
+                    continue
+                self._set_trouble(Trouble(TAKEN, str(error)))
             except OnyxError as error:
                 self._set_trouble(Trouble("LogUnreachable", str(error)))
             except Exception as error:
                 logger.exception("following the log at %s failed", self._where())
                 self._set_trouble(Trouble("LogUnreachable", f"{type(error).__name__}: {error}"))
             await asyncio.sleep(REOPEN_S)
+
+    async def _inherits(self, former: str) -> bool:
+        """Whether the tenancy is ours now, because its owner is gone."""
+        try:
+            return await self._heir(former, self._settings) and await self._in_thread(
+                self._take_over, former
+            )
+        except OnyxError as error:
+            logger.warning("who has the log at %s is not known: %s", self._where(), error)
+            return False
+
+    def _take_over(self, former: str) -> bool:
+        with contextlib.closing(self._connect(replace(self._settings, tenancy_owner=""))) as log:
+            logger.info("the log at %s was that of %s", self._where(), former)
+            return log.pass_on(former, self._settings.tenancy_owner)
 
     async def _stay(self) -> None:
         """While the session can be used, with breaks; another error ends it, such as LogReplaced:

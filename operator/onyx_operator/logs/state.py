@@ -86,6 +86,8 @@ class Log(msgspec.Struct, frozen=True):
         return self.jobs.get(job, UNKNOWN) if job is not None else UNKNOWN
 
 
+TAKEN = "TenancyTaken"
+"""Reason of the trouble of a log that is another OnyxCluster's."""
 CONNECTING = "Connecting"
 """Reason of the trouble of a log that was never tried yet."""
 
@@ -94,7 +96,8 @@ class Trouble(msgspec.Struct, frozen=True):
     """Why the log cannot be used now."""
 
     reason: str
-    """`ClusterNotFound`, `ClusterNotReady`, `LogUnreachable`, `Connecting`."""
+    """`ClusterNotFound`, `ClusterNotReady`, `LogUnreachable`, `Connecting`,
+    `TenancyTaken`."""
     message: str
     without_workers: bool = False
     """There are no workers either; otherwise jobs go on as they were."""

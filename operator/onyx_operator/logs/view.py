@@ -19,7 +19,7 @@ from onyx.model.job import Job
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.settings import Settings
-from onyx_operator.logs.follower import Connect, Follower, Listener
+from onyx_operator.logs.follower import Connect, Follower, Heir, Listener
 from onyx_operator.logs.jobs import by_owner, changed_jobs, jobs_that_wait, stage_of
 from onyx_operator.logs.learned import Learned
 from onyx_operator.logs.owners import Owner
@@ -44,6 +44,7 @@ class LogView:
         connect: Connect,
         changed: Changed,
         threads_max: int,
+        heir: Heir,
         mark: str = "",
     ) -> None:
         self._changed = changed
@@ -52,7 +53,7 @@ class LogView:
         self._looks_at_waiting = False
         self._checks = Checks()
         listener = Listener(self._checks.hear, self._moved, lambda: changed(None))
-        self._log = Follower(settings, connect, threads_max, listener)
+        self._log = Follower(settings, connect, threads_max, listener, heir)
         self._learned = Learned(self._log, changed)
         self._upgrading = Upgrading(self._log, self._checks, self.append)
 

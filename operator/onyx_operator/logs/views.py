@@ -10,7 +10,7 @@ from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.log.room import Usage
 from onyx.settings import Settings
-from onyx_operator.logs.follower import Connect
+from onyx_operator.logs.follower import Connect, Heir
 from onyx_operator.logs.state import Trouble
 from onyx_operator.logs.view import Changed, LogView
 from onyx_operator.metrics import OperatorMetrics
@@ -26,8 +26,10 @@ class LogViews:
         connect: Connect,
         changed: Changed,
         metrics: OperatorMetrics,
+        heir: Heir,
         mark: str = "",
     ) -> None:
+        self._heir = heir
         self._mark = mark
         self._settings = settings
         self._connect = connect
@@ -46,7 +48,7 @@ class LogViews:
             )
             return Trouble("TooManyClusters", message)
         most = self._settings.log_threads_max
-        made = LogView(settings, self._connect, self._on_change, most, self._mark)
+        made = LogView(settings, self._connect, self._on_change, most, self._heir, self._mark)
         self._views[settings] = made
         return made
 
@@ -59,6 +61,11 @@ class LogViews:
         been read."""
         view = self._views.get(settings)
         return () if view is None else view.deaths
+
+    def trouble(self, settings: Settings) -> Trouble | None:
+        """Why the log of a cluster cannot be used, if it is followed and cannot be."""
+        view = self._views.get(settings)
+        return None if view is None else view.trouble
 
     def usage(self, settings: Settings) -> Usage | None:
         """What the tenancy of a cluster held some seconds ago, if that is known."""

@@ -371,6 +371,16 @@ def test_a_chunk_that_is_missing_is_unavailable(world):
         world.client().get_chunk("00" * 32)
 
 
+def test_a_tenancy_belongs_to_who_says_so_first_until_it_is_passed_on(world):
+    client, group = world.client(), world.group("g1")
+    assert client.claim("a") == group.claim("b") == world.client().claim("c") == "a"
+    assert not client.pass_on("b", "c")
+    assert client.claim("b") == "a"
+    assert client.pass_on("a", "b")
+    assert not client.pass_on("a", "c")
+    assert group.claim("a") == "b"
+
+
 def test_what_a_tenancy_holds_is_counted_compressed_and_goes_when_it_is_deleted(world):
     client = world.client()
     before = client.usage().bytes

@@ -206,6 +206,11 @@ class MemorySession:
                 store.parameters = dict(parameters)
             return dict(store.parameters)
 
+    def claim(self, owner: str) -> str:
+        with self._serving() as store:
+            store.owner = store.owner or owner
+            return store.owner
+
     def close(self) -> None:
         with self._store.lock:
             if not self._closed:
@@ -267,6 +272,12 @@ class MemoryClientLog(MemorySession):
             written = store.write([data], fence=None)
         assert written is not None
         return written[0]
+
+    def pass_on(self, former: str, owner: str) -> bool:
+        with self._serving() as store:
+            is_theirs = store.owner == former
+            store.owner = owner if is_theirs else store.owner
+            return is_theirs
 
     def other_tenancies(self) -> list[str]:
         return ["elsewhere", "test"]

@@ -39,6 +39,7 @@ class MemoryStore:
         self.touched_s: dict[str, float] = {}
         self.documents: dict[str, Document] = {}
         self.parameters: dict[str, str] | None = None
+        self.owner = ""
         self.pulses: dict[GroupId, Watcher] = {}
         """Each with the session that owns it."""
         self.sessions: list[Watcher] = []

@@ -73,7 +73,7 @@ def settings_for(job: Job, modules: Sequence[str] | None, log_level: str | None 
         each.plugin == HTTP for each in job.catalog if each.type == "input"
     ):
         http = replace(http, port=0)
-    return replace(found, telemetry=telemetry, http=http, tenancy_id="run")
+    return replace(found, telemetry=telemetry, http=http).of("run")
 
 
 def peers_of_processes(job: Job, peers: int | None, processes: int) -> list[int]:

@@ -147,6 +147,10 @@ class LogReader(Protocol):
         """Write the cluster's parameters if nobody has; return those that hold."""
         ...
 
+    def claim(self, owner: str) -> str:
+        """Write who has the tenancy if nobody has; return who it is."""
+        ...
+
     def close(self) -> None:
         """End the session and the threads. Idempotent."""
         ...
@@ -161,6 +165,10 @@ class ClientLog(LogReader, Protocol):
 
         Raises ChunkGone when a chunk that the command names has been collected.
         """
+        ...
+
+    def pass_on(self, former: str, owner: str) -> bool:
+        """Give the tenancy to another owner; False if it is not the former one's any more."""
         ...
 
     def other_tenancies(self) -> list[str]:

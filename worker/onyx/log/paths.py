@@ -6,6 +6,7 @@
     chunks/<sha256>/...     content-addressed documents (`zookeeper/chunks`)
     documents/+<folder>/=<name>   small versioned documents
     parameters              what the first process of the cluster fixed for all
+    owner                   who has the tenancy, if anybody says so (`owner`)
 
 Folders and documents have different first characters, so that a document may be named as a folder.
 """
@@ -78,6 +79,11 @@ class Paths(msgspec.Struct, frozen=True):
     def parameters(self) -> str:
         """What the first process of the cluster fixed for all."""
         return f"{self.root}/parameters"
+
+    @property
+    def owner(self) -> str:
+        """Who has the tenancy."""
+        return f"{self.root}/owner"
 
     def entry(self, position: Position) -> str:
         """The node of one entry."""

@@ -323,6 +323,7 @@ class Cluster(msgspec.Struct, frozen=True):
 SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(
     {
         "ONYX_TENANCY_ID": "tenancyId",
+        "ONYX_TENANCY_OWNER": "",
         "ONYX_JOB_SCHEDULER": "jobScheduler",
         "ONYX_MODULES": "modules",
         "ONYX_PEERS": "peersPerWorker",

@@ -34,7 +34,7 @@ def settings(
         address = replace(found.zookeeper, address=zookeeper)
         found = replace(found, zookeeper=address)
     if tenancy is not None:
-        found = replace(found, tenancy_id=tenancy)
+        found = found.of(tenancy)
     if modules:
         names = tuple(name for each in modules for name in each.split(",") if name)
         found = replace(found, modules=names)

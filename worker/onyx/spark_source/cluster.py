@@ -54,7 +54,7 @@ def settings(options: SourceOptions | WriteOptions) -> Settings:
         address = replace(found.zookeeper, address=options.zookeeper)
         found = replace(found, zookeeper=address)
     if options.tenancy is not None:
-        found = replace(found, tenancy_id=options.tenancy)
+        found = found.of(options.tenancy)
     return found
 
 

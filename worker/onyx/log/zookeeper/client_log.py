@@ -48,6 +48,10 @@ class ZooKeeperClientLog(ZooKeeperLog):
         assert position is not None
         return position
 
+    def pass_on(self, former: str, owner: str) -> bool:
+        """Give the tenancy to another owner; False if it is not the former one's any more."""
+        return self._origins.pass_on(former, owner)
+
     def other_tenancies(self) -> list[str]:
         """The tenancies that share the ZooKeeper with this one, in order."""
         above, _, own = self._paths.root.rpartition("/")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, Origin
+from onyx.log.owner import check_owner
 from onyx.log.paths import Paths
 from onyx.log.reader import Reader
 from onyx.log.room import Usage
@@ -39,6 +40,7 @@ class ZooKeeperLog:
 
     Raises:
         Unavailable: no ZooKeeper answered.
+        TenancyTaken: the tenancy belongs to another owner than `tenancy_owner`.
         LogReplaced: the log was recreated; SettingsError: the address or tenancy is wrong.
     """
 
@@ -64,6 +66,7 @@ class ZooKeeperLog:
             self._origins = Origins(
                 self._session, self._paths, self._chunks, settings.zookeeper.close_root, identity
             )
+            check_owner(self, settings.tenancy_id, settings.tenancy_owner)
         except BaseException:
             self._session.close()
             raise
@@ -149,6 +152,10 @@ class ZooKeeperLog:
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
         """Write the cluster's parameters if nobody has; return those that hold."""
         return self._origins.establish(parameters)
+
+    def claim(self, owner: str) -> str:
+        """Write who has the tenancy if nobody has; return who it is."""
+        return self._origins.claim(owner)
 
     def close(self) -> None:
         """End the session and the threads."""

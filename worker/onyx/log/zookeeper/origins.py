@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError
+from kazoo.exceptions import BadVersionError, NodeExistsError
 
 from onyx.errors import LogReplaced, Unavailable, UserError
 from onyx.ids import NO_POSITION, Position
@@ -109,6 +109,29 @@ class Origins:
             data, _ = self._session.perform(lambda client: client.get_async(path))
         found: dict[str, str] = stored(data, dict[str, str], f"{path} in ZooKeeper", self._remedy)
         return found
+
+    def claim(self, owner: str) -> str:
+        """Write who has the tenancy if nobody has; return who it is."""
+        path, data = self._paths.owner, owner.encode()
+        try:
+            self._session.perform(lambda client: client.create_async(path, data))
+        except NodeExistsError:
+            data, _ = self._session.perform(lambda client: client.get_async(path))
+        return bytes(data).decode(errors="replace")
+
+    def pass_on(self, former: str, owner: str) -> bool:
+        """Give the tenancy to another owner; False if it is not the former one's any more."""
+        path = self._paths.owner
+        data, stat = self._session.perform(lambda client: client.get_async(path))
+        if bytes(data) != former.encode():
+            return False
+        try:
+            self._session.perform(
+                lambda client: client.set_async(path, owner.encode(), stat.version)
+            )
+        except BadVersionError:
+            return self.claim(owner) == owner
+        return True
 
     def recreated(self) -> LogReplaced:
         """What to tell when the log is not the one that this process knows."""
