@@ -27,7 +27,8 @@ from onyx.settings import ZooKeeperServerSettings, variables
 from onyx.structs import fields, is_struct
 from onyx_operator.admission.server import MARK_PATH, PATHS
 from onyx_operator.clusters.pool import pool_name, selector
-from onyx_operator.settings import OperatorSettings
+from onyx_operator.clusters.spec import Refusal, read_spec
+from onyx_operator.settings import OperatorSettings, operator_settings
 
 KUBERNETES = ("1.29", "1.37")
 OF_OTHERS = {
@@ -228,6 +229,22 @@ def test_a_zookeeper_of_somebody_else_is_not_asked_for_a_certificate_of_ours() -
     cluster = parse_cluster(named("OnyxCluster", "onyx", given))
     assert cluster.tls is not None
     assert cluster.tls.zookeeper is True
+
+
+def test_the_account_that_the_values_name_is_one_that_the_operator_takes() -> None:
+    values = {"cluster": {"serviceAccount": {"create": False, "name": "mine"}}}
+    right = "ONYX_OPERATOR_CLUSTERS_POD_RIGHTS"
+    variables = environment(pod_specs(values)["Deployment/onyx-operator"])
+    body = named("OnyxCluster", "onyx", values)
+    body["metadata"]["uid"] = "uid"
+
+    address = {"ONYX_ZOOKEEPER_ADDRESS": variables["ONYX_ZOOKEEPER_ADDRESS"]}
+    pool = read_spec(body, None, operator_settings({right: variables[right], **address}))
+    assert not isinstance(pool, Refusal)
+    refused = read_spec(body, None, operator_settings(address))
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "PodsNotAllowed"
+    assert right not in environment(pod_specs()["Deployment/onyx-operator"])
 
 
 @EACH_SET
