@@ -38,13 +38,15 @@ def carry_out(windowing: Emitting, fired: Iterable[AnyFiring]) -> None:
 
 def _of_rows(windowing: Emitting, firing: FiringRows) -> Iterator[tuple[int, Segments]]:
     """What groups that fire together emit, by shard."""
+    calls = windowing.calls
+    as_they_are = calls.emits_as_they_are(firing)
     for shard in firing.shards:
         if shard in windowing.closed:
             continue
         rows = firing.of(shard)
-        windowing.calls.sync_rows(firing, rows)
+        calls.sync_rows(firing, rows)
         windowing.changed(len(rows))
-        segments = windowing.calls.emit_rows(firing, rows)
+        segments = rows if as_they_are else calls.emit_rows(firing, rows)
         if segments is not None:
             yield shard, segments
 

@@ -108,6 +108,11 @@ class TriggerCalls:
             where = partial(_where, firing.trigger, "sync", name)
             self._call(name, where, firing, rows.record_batch)
 
+    def emits_as_they_are(self, firing: FiringRows) -> bool:
+        """Whether the rows of a firing are what its trigger emits, and all of them can be sent. Of
+        each shard alone it would cost more than anything else: some have a few rows."""
+        return firing.trigger.emit == EMIT_ROWS and not refused_rows(firing.rows)
+
     def emit_rows(self, firing: FiringRows, rows: Columns) -> Columns | None:
         """What the trigger emits for rows of a firing; None: nothing.
 
