@@ -28,6 +28,7 @@ from onyx.joins.streams.spans import LEFT, RIGHT, Side
 from onyx.keyed.store import KeyedStore
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.processes.memory import tune_collector
 from onyx.program.stream_join import stream_join
 from onyx.program.streams.looking import look_at
 from onyx.program.streams.state import JoinedStreams
@@ -50,6 +51,7 @@ KINDS = (
     "join of columns",
     "window of dicts",
     "window of columns",
+    "window of sessions in dicts",
     "window of sessions in columns",
 )
 STREAM = {"type": "input", "plugin": "sequence", "options": {"segments": []}}
@@ -172,6 +174,7 @@ def restored(kind: str, store: MemoryBlobStore, version: int) -> tuple[float, in
 
 
 def measure(options: argparse.Namespace) -> Measured:
+    tune_collector()  # as in a worker
     details: dict[str, Any] = {}
     figures: list[Figure] = []
     for kind in KINDS:

@@ -130,22 +130,26 @@ def plain(records: Iterable[Record]) -> list[Record]:
 
 def _plain(record: Record) -> Sequence[Record]:
     if isinstance(record, SetSessionArrays):
-        return _plain_sessions(record)
+        return [_plain_sessions(record)]
     return [_plain_states(record)] if isinstance(record, SetArrays) else [record]
 
 
-def _plain_sessions(record: SetSessionArrays) -> list[SetSessions]:
+def _plain_sessions(record: SetSessionArrays) -> SetSessions:
     its = sessions_of(record)
-    columns = [each.tolist() for each in its.states]
-    states = columns[0] if len(columns) == 1 else list(map(list, zip(*columns, strict=True)))
+    held = [each.tolist() for each in its.states]
+    states = held[0] if len(held) == 1 else list(map(list, zip(*held, strict=True)))
     lowers, uppers = (each.tolist() for each in its.bounds)
     fired = [[name for name in record.fired if record.fired[name][at]] for at in range(len(lowers))]
-    found = []
-    for index, key in enumerate(its.groups.keys):
-        mine = [at for at, whose in enumerate(its.whose.tolist()) if whose == index]
-        rows = [[column[at] for at in mine] for column in (lowers, uppers, states, fired)]
-        found.append(SetSessions(record.window, dump_key(key), None, *rows))
-    return found
+    whose = its.whose.tolist()
+    mine = [
+        [at for at, group in enumerate(whose) if group == index]
+        for index in range(len(its.groups.keys))
+    ]
+    columns = [
+        [[column[at] for at in each] for each in mine] for column in (lowers, uppers, states, fired)
+    ]
+    groups = [dump_key(key) for key in its.groups.keys]
+    return SetSessions(record.window, groups, [None] * len(groups), *columns)
 
 
 def _plain_states(record: SetArrays) -> SetStates:

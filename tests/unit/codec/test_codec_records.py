@@ -54,7 +54,7 @@ EVERY: list[Record] = [
         [8 * b"\0"],
         {"t": b"\1"},
     ),
-    SetSessions("visits", "a", None, [1, 2.5], [2, 3.5], [1, 1], [["t"], []]),
+    SetSessions("visits", ["a"], [None], [[1, 2.5]], [[2, 3.5]], [[1, 1]], [[["t"], []]]),
     AddToSessions("visits", "a", "key", [1], [{"n": 1}]),
     Fired("visits", "t", 0, ["b"]),
     FiredGroups("visits", "t", 0, ["b"]),

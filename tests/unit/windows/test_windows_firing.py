@@ -297,7 +297,7 @@ def test_a_window_shows_what_has_just_come():
 def test_a_session_that_the_dead_had_not_fired_is_kept_until_it_fires():
     """They knew of a later watermark, and had carried out the first page of what it passed."""
     windows = task_windows(({**SESSION, "allowed_lateness": (0, "elements")}, [ACCUMULATING]))
-    sessions = SetSessions("w0", None, None, [1, 10], [1, 10], [1, 1], [[], []])
+    sessions = SetSessions("w0", [None], [None], [[1, 10]], [[1, 10]], [[1, 1]], [[[], []]])
     windows.restore(0, [sessions, WatermarkReached("w0", 30)])
     assert shown(windows.advance(8)) == ["t0 1-1: 1"]
     assert shown(windows.advance(20)) == ["t0 10-10: 1"]

@@ -30,8 +30,11 @@ class Dues(Generic[Item]):
 
     def put_earliest(self, item: Item, due: Number) -> None:
         """Make an item due at a number, unless it is so before."""
-        if item not in self.at or due < self.at[item]:
-            self.put(item, due)
+        before = self.at.get(item)
+        if before is None or due < before:
+            self.at[item] = due
+            self._count += 1
+            heappush(self._heap, (due, self._count, item))
 
     def take(self, reached: Number) -> Iterator[Item]:
         """Items that are due up to `reached`, earliest first; they are due no more."""

@@ -82,15 +82,15 @@ class ClearExtent(WindowRecord, frozen=True, tag="clear"):
 
 
 class SetSessions(WindowRecord, frozen=True, tag="sessions"):
-    """All sessions of a group and session key, in order of their coordinates; none: the key is
-    gone."""
+    """All sessions of some groups and session keys, each time in order of their coordinates; none:
+    the key is gone. The i-th of each column is about the same."""
 
-    group: Any
-    session_key: Any
-    lowers: Sequence[Number]
-    uppers: Sequence[Number]
-    states: Sequence[Any]
-    fired: Sequence[Sequence[str]]
+    groups: Sequence[Any]
+    session_keys: Sequence[Any]
+    lowers: Sequence[Sequence[Number]]
+    uppers: Sequence[Sequence[Number]]
+    states: Sequence[Sequence[Any]]
+    fired: Sequence[Sequence[Sequence[str]]]
     """Names of the triggers that have fired since the last segment of each session, of those of
     which that is noted."""
 

@@ -9,6 +9,8 @@ between them: of each group the last one counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,11 +23,13 @@ from onyx.windows.records import (
     Record,
     SetArrays,
     SetSessionArrays,
+    SetSessions,
     SetStates,
     WatermarkReached,
     WindowRecord,
 )
 
+_SESSIONS = ("groups", "session_keys", "lowers", "uppers", "states", "fired")
 _Place = tuple[str, int | None]
 """A window and an extent; sessions are in none."""
 _R = TypeVar("_R", SetArrays, SetSessionArrays)
@@ -60,6 +64,8 @@ def _place(record: Record) -> _Place | None:
             return record.window, extent
         case SetSessionArrays() if record.keys in _VALUES:
             return record.window, None
+        case SetSessions():
+            return record.window, None
     return None
 
 
@@ -74,7 +80,7 @@ def _alike(one: Any, other: Any) -> bool:
     """Whether two records of a place have states and groups of the same types."""
     if type(one) is not type(other):
         return False
-    if isinstance(one, SetStates):
+    if isinstance(one, SetStates | SetSessions):
         return True
     return (one.keys, [*one.types]) == (other.keys, [*other.types])
 
@@ -88,6 +94,9 @@ def _one(records: list[Any]) -> Record:
         return replace(
             first, groups=groups, states=[one for each in records for one in each.states]
         )
+    if isinstance(first, SetSessions):
+        columns = (list(chain.from_iterable(map(attrgetter(name), records))) for name in _SESSIONS)
+        return SetSessions(first.window, *columns)
     return _arrays(records) if isinstance(first, SetArrays) else _sessions(records)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -50,8 +49,8 @@ def sessions_of(record: SetSessionArrays) -> Unpacked:
     return Unpacked(groups, np.frombuffer(record.counts, "<i4"), Bounds(lowers, uppers), states)
 
 
-def as_objects(record: SetSessionArrays, aggregation: Aggregation) -> Iterator[SetSessions]:
-    """What the record says, group by group."""
+def as_objects(record: SetSessionArrays, aggregation: Aggregation) -> SetSessions:
+    """What the record says, in objects."""
     form = aggregation.array_form()
     assert form is not None, "the record was made by one"
     its = sessions_of(record)
@@ -60,7 +59,9 @@ def as_objects(record: SetSessionArrays, aggregation: Aggregation) -> Iterator[S
     seen = {name: np.frombuffer(each, np.bool_).tolist() for name, each in record.fired.items()}
     fired = [[name for name in seen if seen[name][at]] for at in range(len(lowers))]
     ends = np.cumsum(its.counts).tolist()
-    for key, end, many in zip(its.groups.keys, ends, its.counts.tolist(), strict=True):
-        mine = slice(end - many, end)
-        columns = lowers[mine], uppers[mine], states[mine], fired[mine]
-        yield SetSessions(record.window, dump_key(key), None, *columns)
+    mine = [slice(end - many, end) for end, many in zip(ends, its.counts.tolist(), strict=True)]
+    groups = [dump_key(key) for key in its.groups.keys]
+    columns = [[each[at] for at in mine] for each in (lowers, uppers)]
+    held, seen_by = [states[at] for at in mine], [fired[at] for at in mine]
+    nothing = [None] * len(groups)
+    return SetSessions(record.window, groups, nothing, columns[0], columns[1], held, seen_by)

@@ -10,6 +10,7 @@ else the coordinates and updates since the last chunk, which merge again in the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
@@ -19,7 +20,7 @@ from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Groups, Keyed, chosen, rows
 from onyx.windows.dues import Dues
 from onyx.windows.firing import AnyFiring, Number, Pages
-from onyx.windows.groups import dump_key, load_key
+from onyx.windows.groups import dump_key, load_key, load_keys
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
     AddToSessions,
@@ -52,9 +53,9 @@ class SessionExtents(Extents[Session]):
         self._groups = on_peer.holder.bucket(form(self._aggregation), self._shards)
         self._of_segments = compiled.watermark_of_segments
         self._triggers = [each for each in compiled.triggers if each.by_watermark]
-        self._passing: dict[tuple[str, int | None], Dues[Owner]] = {}
+        self._passing: defaultdict[tuple[str, int | None], Dues[Owner]] = defaultdict(Dues)
         """When the earliest session of an owner may be passed, by trigger and shard."""
-        self._expiring: dict[int | None, Dues[Owner]] = {}
+        self._expiring: defaultdict[int | None, Dues[Owner]] = defaultdict(Dues)
         self._changed: dict[Owner, None] = {}
         """Owners of which all sessions are recorded."""
         self._updates: dict[Owner, tuple[list[Number], list[Any]]] = {}
@@ -211,12 +212,12 @@ class SessionExtents(Extents[Session]):
         shard = self._shards[session.owner[0]] if self._of_segments else None
         for trigger in self._triggers:
             if trigger.name not in session.fired:
-                dues = self._passing.setdefault((trigger.name, shard), Dues())
+                dues = self._passing[trigger.name, shard]
                 due = trigger.due(session.lower, session.upper, self._gap)
                 dues.put_earliest(session.owner, due)
         if self._lateness is not None:
             past = session.upper + self._gap + self._lateness + 1
-            self._expiring.setdefault(shard, Dues()).put_earliest(session.owner, past)
+            self._expiring[shard].put_earliest(session.owner, past)
 
     # Extents are looked at and changed.
 
@@ -331,11 +332,12 @@ class SessionExtents(Extents[Session]):
 
     def take_changes(self, records: Records) -> None:
         """Add what has changed since the last time."""
+        changed: dict[int, list[Any]] = {}
         for owner in self._changed:
-            group, session_key = map(dump_key, owner)
             columns = dumped(self._aggregation, self._sessions(owner))
-            record = SetSessions(self._window, group, session_key, *columns)
-            append(records, self._shards[owner[0]], record)
+            changed.setdefault(self._shards[owner[0]], []).append((*map(dump_key, owner), *columns))
+        for shard, owners in changed.items():
+            append(records, shard, _set(self._window, owners))
         for owner, (coordinates, updates) in self._updates.items():
             group, session_key = map(dump_key, owner)
             added = AddToSessions(self._window, group, session_key, coordinates, updates)
@@ -348,9 +350,13 @@ class SessionExtents(Extents[Session]):
 
         def records(shard: int) -> Iterator[Record]:
             for keys, groups in frozen.pages(held, shard):
-                for group, owners in zip(keys, groups, strict=True):
-                    for session_key, *columns in owners:
-                        yield SetSessions(window, group, session_key, *columns)
+                owners = [
+                    (group, *columns)
+                    for group, of_group in zip(keys, groups, strict=True)
+                    for columns in of_group
+                ]
+                if owners:
+                    yield _set(window, owners)
 
         return records
 
@@ -364,17 +370,23 @@ class SessionExtents(Extents[Session]):
                 for coordinate, update in zip(coordinates, updates, strict=True):
                     session = self._join(owner, coordinate)
                     session.state = self._aggregation.apply(session.state, update)
-            case SetSessions(group=group, session_key=key):
-                owner = (load_key(group), load_key(key))
-                columns = record.lowers, record.uppers, record.states, record.fired
-                held = loaded(self._aggregation, owner, *columns)
-                self._groups[owner[0]][owner[1]] = held
-                for session in held:
-                    self._await(session)
-                self._tidy(owner)
+            case SetSessions():
+                self._set(record)
             case SetSessionArrays():
-                for each in as_objects(record, self._aggregation):
-                    self.restore(shard, each)
+                self._set(as_objects(record, self._aggregation))
+
+    def _set(self, record: SetSessions) -> None:
+        owners = zip(load_keys(record.groups), load_keys(record.session_keys), strict=True)
+        columns = zip(record.lowers, record.uppers, record.states, record.fired, strict=True)
+        for owner, its in zip(owners, columns, strict=True):
+            held = loaded(self._aggregation, owner, *its)
+            if not held:
+                self._groups.get(owner[0], {}).pop(owner[1], None)
+                self._tidy(owner)
+                continue
+            self._groups[owner[0]][owner[1]] = held
+            for session in held:
+                self._await(session)
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to another peer now, with what has changed in them."""
@@ -384,3 +396,8 @@ class SessionExtents(Extents[Session]):
             del self._changed[owner]
         for owner in [each for each in self._updates if self._shards[each[0]] in shards]:
             del self._updates[owner]
+
+
+def _set(window: str, owners: Sequence[Sequence[Any]]) -> SetSessions:
+    """The record of some owners: of each group, session key, and `SessionColumns`."""
+    return SetSessions(window, *map(list, zip(*owners, strict=True)))

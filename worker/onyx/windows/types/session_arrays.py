@@ -28,7 +28,7 @@ from onyx.windows.arrays.session_rows import SessionRows
 from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Groups, Keyed, chosen
 from onyx.windows.firing import Number, Pages
-from onyx.windows.groups import Keys, load_key
+from onyx.windows.groups import Keys, load_keys
 from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records, SetSessionArrays, SetSessions
 from onyx.windows.triggers.progress import Unit
@@ -345,7 +345,7 @@ class SessionsInArrays(SessionExtents):
             if self._restore_arrays(record):
                 return
         elif isinstance(record, SetSessions):
-            self._unnoted[load_key(record.group)] = None
+            self._unnoted.update(dict.fromkeys(load_keys(record.groups)))
         super().restore(shard, record)
 
     def _restore_arrays(self, record: SetSessionArrays) -> bool:
