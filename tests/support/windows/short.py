@@ -123,14 +123,21 @@ def held(windows: TaskWindows, window: str = "w0") -> list[str]:
     return [f"{each.lower}-{each.upper}: {each.state}" for each in windows.query(window)]
 
 
+SESSION_COLUMNS = ("groups", "session_keys", "lowers", "uppers", "states", "fired")
+
+
 def plain(records: Iterable[Record]) -> list[Record]:
-    """Records of states with those that are in arrays as Python has them."""
+    """Records of states with those that are in arrays as Python has them, and one for the sessions
+    of each group: several are in any order."""
     return [made for each in records for made in _plain(each)]
 
 
 def _plain(record: Record) -> Sequence[Record]:
     if isinstance(record, SetSessionArrays):
-        return [_plain_sessions(record)]
+        record = _plain_sessions(record)
+    if isinstance(record, SetSessions):
+        owners = zip(*(getattr(record, name) for name in SESSION_COLUMNS), strict=True)
+        return [SetSessions(record.window, *([each] for each in owner)) for owner in owners]
     return [_plain_states(record)] if isinstance(record, SetArrays) else [record]
 
 

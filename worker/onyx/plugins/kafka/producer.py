@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, Producer
 
-from onyx.errors import OutputFailed, Unavailable
+from onyx.errors import OutputFailed, Unavailable, UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
@@ -85,7 +85,9 @@ class ReportedWriter:
             batch = _Batch(segments, len(messages), self._refused)
             self._batches.append(batch)
             self._waiting.extend((batch, message) for message in messages)
-            self._pump()
+            # These segments are taken, so it is the next call that raises.
+            with contextlib.suppress(Unavailable):
+                self._pump()
 
     def durable(self) -> int:
         """Segments of the batches that the brokers have acknowledged, up to the first that is
@@ -132,6 +134,13 @@ class ReportedWriter:
             raise self._broken
         if not self._client.context.permitted():
             return
+        try:
+            self._produce()
+        except UserError as error:
+            self._broken = OutputFailed(str(error))
+            raise self._broken from error
+
+    def _produce(self) -> None:
         with self._client.explained(self._doing), contextlib.suppress(BufferError):
             while self._waiting:
                 batch, message = self._waiting[0]
