@@ -51,9 +51,8 @@ STEPS = st.lists(
 def said_of(record):
     """What a record says; the order of triggers that have fired says nothing."""
     if isinstance(record, SetSessions):
-        return repr(
-            structs.replace(record, fired=[list(map(sorted, each)) for each in record.fired])
-        )
+        fired = [list(map(sorted, each)) for each in record.fired]
+        return repr(structs.replace(record, fired=fired))
     return repr(record)
 
 

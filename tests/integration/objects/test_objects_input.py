@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import zipfile
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -74,6 +75,28 @@ def test_every_format_reads_as_from_a_disk(store: ObjectStore, name: str) -> Non
     url = store.put(f"in/{name}", CONTENTS[name])
     options = {"types": {"n": "int"}} if name.endswith(".csv") else {}
     check_input(lambda: files(url, **options), {url: ROWS})
+
+
+@pytest.mark.parametrize("form", ["dicts", "arrow"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet"])
+def test_folders_of_a_bucket_are_keys(store: ObjectStore, name: str, form: str) -> None:
+    """With names that a store escapes in its own way, and a folder that holds nothing."""
+    for folder in ("year=2024/city=S%C3%A3o%20Paulo", "year=2025/city=__HIVE_DEFAULT_PARTITION__"):
+        store.put(f"sales/{folder}/{name}", CONTENTS[name])
+    store.put("sales/year=2026/", "")
+    options = {"path": f"{store.url}/sales/**/{name}", "types": {"year": "int"}}
+    plugin = build_input("files", plugin_context(options, batch_format=form))
+    found: list[tuple[Any, Any]] = []
+    for partition in plugin.partitions():
+        with closing(plugin.open(partition, START)) as reader:
+            while not reader.exhausted():
+                if form == "dicts":
+                    found += [(each["year"], each["city"]) for each in reader.read(7)]
+                    continue
+                part = reader.read_columns(7)  # type: ignore[attr-defined]
+                rows = part if isinstance(part, list) else part.to_pylist()
+                found += [(each["year"], each["city"]) for each in rows]
+    assert found == [(2024, "São Paulo")] * 30 + [(2025, None)] * 30
 
 
 def test_partitions_are_the_objects_that_a_pattern_chooses_in_a_stable_order(

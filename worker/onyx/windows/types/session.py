@@ -34,7 +34,7 @@ from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer, Wanted
 from onyx.windows.types.session_runs import Runs
-from onyx.windows.types.session_states import Owner, Session, dumped, form, loaded
+from onyx.windows.types.session_states import Owner, Session, dumped, form, loaded, recorded
 from onyx.windows.units import standard
 
 _lower = attrgetter("lower")
@@ -337,7 +337,7 @@ class SessionExtents(Extents[Session]):
             columns = dumped(self._aggregation, self._sessions(owner))
             changed.setdefault(self._shards[owner[0]], []).append((*map(dump_key, owner), *columns))
         for shard, owners in changed.items():
-            append(records, shard, _set(self._window, owners))
+            append(records, shard, recorded(self._window, owners))
         for owner, (coordinates, updates) in self._updates.items():
             group, session_key = map(dump_key, owner)
             added = AddToSessions(self._window, group, session_key, coordinates, updates)
@@ -356,7 +356,7 @@ class SessionExtents(Extents[Session]):
                     for columns in of_group
                 ]
                 if owners:
-                    yield _set(window, owners)
+                    yield recorded(window, owners)
 
         return records
 
@@ -396,8 +396,3 @@ class SessionExtents(Extents[Session]):
             del self._changed[owner]
         for owner in [each for each in self._updates if self._shards[each[0]] in shards]:
             del self._updates[owner]
-
-
-def _set(window: str, owners: Sequence[Sequence[Any]]) -> SetSessions:
-    """The record of some owners: of each group, session key, and `SessionColumns`."""
-    return SetSessions(window, *map(list, zip(*owners, strict=True)))

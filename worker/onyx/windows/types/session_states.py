@@ -9,6 +9,7 @@ from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.buckets import Form
 from onyx.windows.firing import Number
 from onyx.windows.groups import dump_key, load_key
+from onyx.windows.records import SetSessions
 
 Owner = tuple[Any, Any]
 """A group and a session key."""
@@ -44,6 +45,11 @@ def dumped(aggregation: Aggregation, sessions: Sequence[Session]) -> SessionColu
         [aggregation.dump(each.state) for each in sessions],
         [each.fired for each in sessions],
     )
+
+
+def recorded(window: str, owners: Sequence[Sequence[Any]]) -> SetSessions:
+    """The record of some owners: of each the group, the session key, and `SessionColumns`."""
+    return SetSessions(window, *map(list, zip(*owners, strict=True)))
 
 
 def loaded(
