@@ -120,10 +120,11 @@ def test_neither_of_two_tenants_reads_runs_in_fills_or_stops_what_is_the_others(
     precious = world.submitted("blue", "job")
     # It reads: a source that is a job of the other, by its id.
     follow = {"name": "read", "type": "input", "plugin": "job", "batchSize": 10}
-    follow["options"] = {"job": precious, "output": "write"}  # type: ignore[assignment]
+    follow["options"] = {"job": precious, "task": "write"}  # type: ignore[assignment]
     thief = job("thief", namespace="red")
     thief["spec"]["catalog"][0] = follow
     api.create(thief)
+    stolen = world.job("red", "thief", lambda each: each["status"].get("jobId") is not None)
     # It runs: in the tenancy of the other, by each way to the address.
     for name, address in enumerate((None, *world.found.zookeeper_addresses)):
         where = {} if address is None else {"zookeeper": {"address": address}}
@@ -143,6 +144,7 @@ def test_neither_of_two_tenants_reads_runs_in_fills_or_stops_what_is_the_others(
         api.create(large)
     eventually(lambda: any(phase("Invalid", "Refused")(each) for each in jobs_of(api, "red")))
     full = [each for each in jobs_of(api, "red") if each["status"]["phase"] == "Invalid"]
+    assert {each["metadata"]["name"].partition("-")[0] for each in full} == {"large"}
     assert all("ONYX_LOG_TENANCY_BYTES_MAX" in each["status"]["message"] for each in full)
     # It stops: what has the names of the other's, and all that it has.
     api.create(job("job", namespace="red"))
@@ -151,7 +153,9 @@ def test_neither_of_two_tenants_reads_runs_in_fills_or_stops_what_is_the_others(
     api.delete("onyxclusters", "onyx", namespace="red")
 
     assert world.jobs("blue") == {precious: "running"}
-    assert precious not in world.jobs("red")
+    of_red = world.jobs("red")
+    assert precious not in of_red
+    assert of_red[stolen["status"]["jobId"]] != "completed"
     later = world.submitted("blue", "later", version=2)
     for each in (precious, later):
         workers["blue"].finish(each)
