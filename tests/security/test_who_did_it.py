@@ -135,6 +135,18 @@ def test_each_act_has_its_author_in_the_log_and_in_one_line_of_audit(
     assert all(each["time"].endswith("+00:00") for each in lines)
 
 
+def test_who_has_jobs_forgotten_is_in_the_line_of_audit_that_stays(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    id = shop.submit()
+    shop.client.kill(id)
+    caplog.set_level(logging.INFO, AUDIT)
+    assert shop.client.gc().jobs == (id,)
+    (line,) = (json.loads(each.getMessage()) for each in caplog.records if each.name == AUDIT)
+    assert (line["by"], line["what"], line["job"]) == ("command:alice@here", "gc", id)
+    assert shop.events() == []  # without an archive
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_line_of_audit_is_one_line_of_json_in_every_form_of_the_log(
     form: str, shop: Shop, capsys: pytest.CaptureFixture[str]

@@ -127,7 +127,7 @@ def test_a_job_that_ends_while_garbage_is_collected_is_kept(memory: MemoryLog) -
     log = memory.client()
     append = log.append
 
-    def late(command: Command) -> Position:
+    def late(command: Command, by: str = "") -> Position:
         if isinstance(command, Gc):
             append(KillJob(job=job(1)))
         return append(command)

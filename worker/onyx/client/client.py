@@ -193,4 +193,4 @@ class Client(JobReader):
 
     def gc(self) -> Collected:
         """Forget the jobs that have ended, and trim the log. See `collection.collect_all`."""
-        return collect_all(self.log, self._replicas)
+        return collect_all(self.log, self._replicas, self._acts.append)

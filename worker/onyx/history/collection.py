@@ -15,7 +15,7 @@ goes on. That there is one at a time only spares work: each step is right whoeve
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -45,10 +45,13 @@ class Collected(msgspec.Struct, frozen=True):
     """What the tenancy held before."""
 
 
-def collect_all(log: ClientLog, replicas: Replicas) -> Collected:
+def collect_all(log: ClientLog, replicas: Replicas, append: Callable[[Gc], Position]) -> Collected:
     """Forget all jobs that have ended, with all that lies beside the log, and start the log from
     the current replica. Their ids are free again. An old job is kept until the job that upgrades it
     has carried over its state.
+
+    Args:
+        append: writes an entry to the log, in the name of who asks.
 
     Raises:
         Unavailable: ZooKeeper cannot be reached; call it again.
@@ -60,7 +63,7 @@ def collect_all(log: ClientLog, replicas: Replicas) -> Collected:
     caller = str(uuid.uuid4())
     note_left_files(log, replica, jobs)
     for command in forget(replica, jobs, taken, caller, REMEMBERED_MAX):
-        log.append(command)
+        append(command)
     # A worker removes the state as soon as it reads the entry (`beside.RemoveState`).
     sweep_documents(log, lambda: replicas.at(after=replica), lambda job: None)
     replica = replicas.at(log.append(Gc(id=caller, jobs=())), after=replica)

@@ -18,14 +18,22 @@ import socket
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from onyx.ids import Position
+from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
 from onyx.replica.authors import COMMAND, UNKNOWN, author, bounded
-from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SubmitJob, SuspendJob
+from onyx.replica.commands import (
+    DrainJob,
+    Gc,
+    KillJob,
+    ResumeJob,
+    SetOptions,
+    SubmitJob,
+    SuspendJob,
+)
 from onyx.telemetry.audit import AUDIT
 
-Act: TypeAlias = SubmitJob | KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions
-ACTS = (SubmitJob, KillJob, SuspendJob, ResumeJob, DrainJob, SetOptions)
+Act: TypeAlias = SubmitJob | KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions | Gc
+ACTS = (SubmitJob, KillJob, SuspendJob, ResumeJob, DrainJob, SetOptions, Gc)
 
 logger = logging.getLogger(AUDIT)
 
@@ -48,7 +56,7 @@ class Acts:
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "by": name,
             "what": command.NAME,
-            "job": job_of(command),
+            "job": " ".join(jobs_of(command)),
             "tenancy": self._tenancy,
             "position": position,
         }
@@ -56,9 +64,11 @@ class Acts:
         return position
 
 
-def job_of(command: Act) -> str:
-    """The job that an act is about."""
-    return command.id if isinstance(command, SubmitJob) else command.job
+def jobs_of(command: Act) -> tuple[JobId, ...]:
+    """The jobs that an act is about: one, or all that are forgotten."""
+    if isinstance(command, Gc):
+        return command.jobs or ()
+    return (command.id if isinstance(command, SubmitJob) else command.job,)
 
 
 def user_of_process() -> str:

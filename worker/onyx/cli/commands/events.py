@@ -11,7 +11,7 @@ from onyx.cli.command_line import Argument
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id
 from onyx.client.connection import connect
 from onyx.ids import Position
-from onyx.log.acts import ACTS, job_of
+from onyx.log.acts import ACTS, jobs_of
 from onyx.processes.surroundings import settings
 from onyx.replica.authors import UNKNOWN, WORKER, author
 from onyx.replica.entry import Entry
@@ -27,7 +27,7 @@ def events(
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print who has submitted, killed, suspended, resumed, drained and changed jobs, and when.
+    """Print who has submitted, killed, suspended, resumed, drained, changed and forgotten jobs.
 
     It reads the log, and what the archive has of it (`ONYX_HISTORY_ARCHIVE`).
     """
@@ -43,14 +43,15 @@ def acts(entries: Iterator[Entry], job: str) -> Iterator[dict[str, Any]]:
     """What was done to jobs whose ids begin so."""
     for entry in entries:
         command = entry.command
-        if isinstance(command, ACTS) and job_of(command).startswith(job):
-            yield {
+        if isinstance(command, ACTS):
+            done = {
                 "time": _time(entry.at_ms),
                 "by": entry.by or author(WORKER, entry.writer),
                 "what": command.NAME,
-                "job": job_of(command),
                 "position": entry.position,
             }
+            found = (each for each in jobs_of(command) if each.startswith(job))
+            yield from ({**done, "job": each} for each in found)
 
 
 def _time(at_ms: int) -> str:
