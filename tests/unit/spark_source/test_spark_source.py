@@ -28,6 +28,7 @@ from onyx.spark_source.data_source import OnyxDataSource
 from onyx.spark_source.listing import Folder, OutputFiles, published
 from onyx.spark_source.options import SourceOptions, read_options
 from onyx.spark_source.outputs import output_at, readable
+from onyx.spark_source.readers import OutputReader
 from onyx.spark_source.rows import batches, count
 from onyx.windows.firing import Extent
 
@@ -336,3 +337,25 @@ def test_the_state_of_a_window_may_be_asked_for_as_a_type() -> None:
 def test_columns_that_a_state_does_not_have_are_named(column: Any, error: str) -> None:
     with pytest.raises(UserError, match=error):
         window_state.rows_of(VIEW, pa.schema([column]))
+
+
+@pytest.mark.parametrize("stage", [False, True], ids=["parts", "result"])
+def test_a_file_that_goes_between_planning_and_reading_is_named(
+    tmp_path: Path, stage: bool
+) -> None:
+    """No row is left out in silence, whichever file of a batch it is."""
+    if stage:
+        for number in range(2):
+            pq.write_table(pa.table({"n": [number]}), tmp_path / f"{number}.parquet")
+    else:
+        written(tmp_path, "write", [{"n": 0}, {"n": 1}], format="parquet")
+    kind: Any = "result" if stage else "parts"
+    files = OutputFiles((Folder(str(tmp_path)),), kind, None, "output write")
+    reader = OutputReader(files, StructType([StructField("n", LongType())]), text=False)
+    planned = reader.partitions()
+    assert len(planned) == 2
+    gone = Path(planned[1].value.path)
+    gone.unlink()
+    assert [batch.to_pylist() for batch in reader.read(planned[0])] == [[{"n": 0}]]
+    with pytest.raises(UserError, match=rf"{gone.name} cannot be read where Spark runs"):
+        list(reader.read(planned[1]))
