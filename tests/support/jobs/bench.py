@@ -47,8 +47,9 @@ from onyx.replica.commands import (
 from onyx.replica.commands.set_options import TaskOptions
 from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.spec import JobSpec
+from onyx.replica.spec_of_job import DRIVER
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
-from onyx.replica.submission import DRIVER, submission
+from onyx.replica.submission import submission
 from onyx.requests.desk import Desk
 from onyx.rights import of_its_author
 from onyx.runs import Numbers

@@ -17,9 +17,10 @@ from onyx.processes.forking import WORKER
 
 HEAVY = (
     *("numpy", "pyarrow", "grpc", "kazoo", "rich", "pydantic", "pyspark", "logging.config"),
-    *("onyx.peer", "onyx.model.cluster", "onyx.telemetry.logs"),
+    *("onyx.peer", "onyx.model.cluster", "onyx.telemetry.logs", "onyx.replica.commands"),
+    "onyx.storage.folder",
 )
-OF_A_CLIENT = {"kazoo", "rich"}
+OF_A_CLIENT = {"kazoo", "rich", "onyx.replica.commands"}
 JOB = Path(__file__).parents[3] / "examples" / "flights" / "job.yaml"
 LOADED = """
 import json, sys

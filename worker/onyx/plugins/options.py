@@ -22,7 +22,7 @@ from onyx.model.secrets import secrets_in
 from onyx.on_demand import loaded
 from onyx.path_names import climbs
 from onyx.storage.interface import Location, Purpose
-from onyx.storage.opening import is_remote, location_of
+from onyx.storage.opening import check_location, is_remote, location_of
 from onyx.structs import Mismatch, convert
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def pattern_at(context: PluginContext, path: str, option: str = "path") -> str:
 def wrong_location(option: str, path: str) -> Iterator[Problem]:
     """What is wrong with a path as a location."""
     try:
-        location_of(path)
+        check_location(path)
     except UserError as error:
         yield Problem(option, str(error))
 

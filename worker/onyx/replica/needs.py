@@ -14,7 +14,7 @@ from onyx.replica.scheduling import colocation
 from onyx.replica.scheduling.demand import Demand
 from onyx.replica.scheduling.task_schedulers import split
 from onyx.replica.spec import JobSpec
-from onyx.replica.submission import submission
+from onyx.replica.spec_of_job import spec_of
 
 _SHARES = "percentage"
 SHARES_OF_ONE_MAX = 100
@@ -28,7 +28,7 @@ def peers_needed(job: Job) -> dict[str, int]:
     come in batches with a peer of each. Under the percentage task scheduler there are so many that
     the smallest share is enough.
     """
-    spec = submission(JobId(job.name), job, "", _SHARES).spec
+    spec = spec_of(job)
     least = {task.name: task.min_peers for task in spec.tasks}
     if spec.task_scheduler == colocation.SCHEDULER:
         least = dict.fromkeys(least, max(least.values(), default=1))

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onyx.on_demand import OnDemand
-from onyx.storage.folder import Folder
 from onyx.storage.interface import Location, Purpose
 from onyx.storage.objects.urls import is_url, parse_url
 
 if TYPE_CHECKING:
+    from onyx.storage.folder import Folder
     from onyx.storage.s3 import Prefix
 
 _FILE = "file:///"
 
+_FOLDER: OnDemand[type[Folder]] = OnDemand("onyx.storage.folder:Folder")
 _PREFIX: OnDemand[type[Prefix]] = OnDemand("onyx.storage.s3:Prefix")
 
 
@@ -31,6 +32,13 @@ def is_remote(path: str) -> bool:
     return is_url(path) and not path.startswith(_FILE)
 
 
+def check_location(location: str) -> None:
+    """Raises UserError where `location_of` would; nothing is loaded for it."""
+    location = absolute(location, "")
+    if is_url(location):
+        parse_url(location)
+
+
 def location_of(location: str, purpose: Purpose | None = None) -> Location:
     """The location at a path, or at `s3://bucket/prefix`. Nothing is made or requested yet.
 
@@ -40,4 +48,4 @@ def location_of(location: str, purpose: Purpose | None = None) -> Location:
     location = absolute(location, "")
     if is_url(location):
         return _PREFIX.load()(parse_url(location), purpose)
-    return Folder(Path(location), purpose)
+    return _FOLDER.load()(Path(location), purpose)

@@ -1,0 +1,112 @@
+"""From a job to what scheduling must know of it. Whoever asks how many peers a job needs loads no
+command of the log for that: `submission` makes the one that has it."""
+
+from __future__ import annotations
+
+from onyx.ids import JobId, TaskName
+from onyx.model.changing import fingerprint
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.plugins import keeps_journal, keeps_processed, runs_spark
+from onyx.model.workflow import sources_above, stateful_tasks, topological_order
+from onyx.replica.spec import SPARK_TAG, JobSpec, TaskSpec
+
+DRIVER = TaskName("spark")
+"""The only task of a job that Spark runs, whatever its manifest has."""
+
+
+def spec_of(job: Job, digest: str = "", owner: str = "") -> JobSpec:
+    """What the log says of a job.
+
+    Args:
+        digest: content address of the job in the chunk store.
+        owner: see `JobSpec`.
+    """
+    if job.engine == "spark":
+        return _of_spark(job, digest, owner)
+    windowed = stateful_tasks(job)
+    # At-most-once has no state logs and no trees at windows: the end of a job goes from task to
+    # task.
+    tracked = job.guarantee != "at-most-once"
+    tasks = tuple(
+        _task(job, TaskName(name), name in windowed, tracked)
+        for name in topological_order(job.workflow)
+    )
+    limits = [task.max_peers for task in tasks if task.max_peers is not None]
+    old = None if job.upgrade is None else job.upgrade.from_job
+    return JobSpec(
+        tasks=tasks,
+        task_scheduler=job.task_scheduler,
+        max_peers=sum(limits) if len(limits) == len(tasks) else None,
+        percentage=job.percentage,
+        acker_percentage=job.acker_percentage if job.ackers is None else None,
+        ackers=job.ackers,
+        acker_exclude_inputs=job.acker_exempt_input_tasks,
+        acker_exclude_outputs=job.acker_exempt_output_tasks,
+        stateful=_keeps_state(job),
+        followed=any(keeps_processed(each.type, each.plugin, each.options) for each in job.catalog),
+        digest=digest,
+        options=fingerprint(job),
+        upgrades=None if old is None else JobId(old),
+        owner=owner,
+    )
+
+
+def _keeps_state(job: Job) -> bool:
+    """Whether the job keeps state logs or journals."""
+    if any(keeps_journal(entry.type, entry.plugin, entry.options) for entry in job.catalog):
+        return True
+    tracked = job.guarantee != "at-most-once"
+    return tracked and (bool(stateful_tasks(job)) or job.guarantee == "exactly-once")
+
+
+def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:
+    """A job that Spark runs has one peer, which holds the driver of its query. It needs the tags
+    of all tasks of the manifest, because all of them run there."""
+    tags = {tag: None for entry in job.catalog for tag in entry.required_tags}
+    tags[SPARK_TAG] = None
+    driver = TaskSpec(name=DRIVER, input=True, output=True, max_peers=1, required_tags=tuple(tags))
+    return JobSpec(
+        tasks=(driver,),
+        task_scheduler="balanced",
+        max_peers=1,
+        percentage=job.percentage,
+        acker_percentage=job.acker_percentage,
+        stateful=bool(job.windows),
+        digest=digest,
+        owner=owner,
+    )
+
+
+def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
+    entry = job.entry(name)
+    middle = entry.stage is not None
+    return TaskSpec(
+        name=name,
+        input=entry.type == "input" or middle,
+        output=entry.type == "output" or middle,
+        fed_by=tuple(map(TaskName, sources_above(job, name))) if middle else (),
+        windowed=windowed and tracked,
+        min_peers=_least(entry),
+        max_peers=_most(entry, windowed),
+        percentage=entry.percentage if job.task_scheduler == "percentage" else None,
+        flux_policy=entry.flux_policy or ("continue" if entry.type == "join" else None),
+        required_tags=_tags(entry),
+        acker_exempt=name in job.acker_exempt_tasks,
+    )
+
+
+def _tags(entry: CatalogEntry) -> tuple[str, ...]:
+    by_plugin = runs_spark(entry.type, entry.plugin)
+    of_spark = (SPARK_TAG,) if by_plugin or entry.stage is not None else ()
+    return tuple(dict.fromkeys((*entry.required_tags, *of_spark)))
+
+
+def _least(entry: CatalogEntry) -> int:
+    return entry.n_peers or entry.min_peers or 1
+
+
+def _most(entry: CatalogEntry, windowed: bool) -> int | None:
+    """Without grouping, one peer holds all state and gets all segments: others would be idle."""
+    if windowed and not entry.is_grouped:
+        return _least(entry)
+    return entry.n_peers or entry.max_peers
