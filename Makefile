@@ -10,6 +10,7 @@ CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if 
 # without seldom wait, and each process that runs them finds all tests first, 11 s of CPU.
 PARALLEL ?= --numprocesses $(shell expr 2 \* $(CORES)) --dist worksteal
 PARALLEL_CHECK ?= --numprocesses $(shell expr 1 + $(CORES)) --dist worksteal
+FUZZ_SECONDS ?= 600
 ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
 WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
@@ -18,7 +19,7 @@ FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 # Containers often forbid Python to keep what it has compiled: then each process compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo check test test-all at-once compiled static short rest lowest format lint type imports sim engines conformance generate monitoring objects clients kafka queues golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate monitoring objects clients kafka queues golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -92,6 +93,9 @@ sim: setup ## Simulate clusters, and jobs with windows, requests, state or joins
 
 engines: setup ## Compare random jobs with DuckDB: SEEDS=2000 of each world, or one by SEED=7 WORLD=windows
 	$(BIN)/python -m tests.engines --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(if $(WORLD),--world $(WORLD))
+
+long: setup ## Attack what strangers reach with changed manifests, requests, frames and files: FUZZ_SECONDS=600
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 conformance: setup ## Run conformance case files: CASES='FILE...'
 	$(BIN)/python -m tests.conformance $(CASES)

@@ -320,3 +320,11 @@ def test_whatever_is_sent_is_answered(body: Any, old: Any, operation: Any) -> No
     response = judged(body, old, operation)
 
     assert response["allowed"] or response["status"]["message"]
+
+
+@pytest.mark.parametrize("kind", [[], {}, None, 5, ["OnyxJob"]])
+def test_an_object_whose_kind_is_no_word_is_none_of_ours(kind: object) -> None:
+    request = {"uid": "1", "operation": "CREATE", "object": {**job(), "kind": kind}}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+    assert judged_by_itself(review).body is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onyx.codec.streams import EXPANSION_MAX, SMALL_BYTES, read_stream
-from onyx.errors import SegmentError, UserError
+from onyx.errors import OnyxError, SegmentError, UserError
 from onyx.flow.columns.record_batch import to_dicts
 from onyx.plugins.files.parquet_reader import ParquetRows
 from onyx.plugins.files.parquet_sizes import EXPANDED_BYTES_MAX
@@ -194,3 +195,18 @@ def test_a_file_of_short_values_is_read_in_batches_of_the_size_asked(tmp_path: P
     assert first is not None
     assert len(first) == 65_536
     rows.close()
+
+
+def test_a_file_changed_anywhere_is_refused_or_read_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "changed.parquet"
+    colours = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2] * 9, pa.int32()), ["red", "blü", "green"]
+    )
+    pq.write_table(pa.table({"colöurs": colours}), path, compression="none", store_schema=False)
+    data = path.read_bytes()
+    for at in range(len(data)):
+        for change in (0x01, 0x55, 0xFF):
+            path.write_bytes(data[:at] + bytes([data[at] ^ change]) + data[at + 1 :])
+            with suppress(OnyxError), closing(ParquetRows(str(path), 0, LocalFiles())) as rows:
+                while rows.next(100) is not None:
+                    pass

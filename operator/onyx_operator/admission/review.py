@@ -84,7 +84,7 @@ def _concerns(request: Object, body: Any, old: Any) -> bool:
     """Whether there is a spec to be judged."""
     if request.get("operation") not in ("CREATE", "UPDATE") or request.get("subResource"):
         return False
-    if not isinstance(body, Mapping) or body.get("kind") not in RULES:
+    if not isinstance(body, Mapping) or str(body.get("kind")) not in RULES:
         return False
     if body.get("apiVersion") != API_VERSION:
         return False

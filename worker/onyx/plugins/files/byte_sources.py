@@ -26,7 +26,10 @@ from onyx.storage.files import FileSystem, system_errors
 SKIP_BYTES = 1_048_576
 """Read at a time while looking for an offset in a compressed file."""
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowInvalid, RuntimeError)
+_DAMAGED = (
+    *(EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, UnicodeDecodeError),
+    *(pa.ArrowInvalid, pa.ArrowIndexError, pa.ArrowNotImplementedError),
+)
 
 
 class ByteSource(Protocol):

@@ -93,10 +93,12 @@ class ParquetRows:
         if batch is None:
             return None
         self.position += batch.num_rows
-        try:
-            return Columns.of(batch if self._of_spark is None else self._of_spark.restored(batch))
-        except UserError as error:
-            raise UserError(f"{self._path}: {error}") from error
+        with named_errors(self._path):  # an index may lead beyond its dictionary
+            try:
+                found = batch if self._of_spark is None else self._of_spark.restored(batch)
+                return Columns.of(found)
+            except UserError as error:
+                raise UserError(f"{self._path}: {error}") from error
 
     def _found_types(self) -> SparkTypes | None:
         try:

@@ -29,6 +29,7 @@ LIST_EXPANSION_MAX = 1_000
 """How many times its bytes a column of lists may become, if it is larger than that."""
 PROBE_BYTES = 1_048_576
 """What is read of a column at a time to find its dictionary, which is rarely longer."""
+LOOK_BYTES = 4_096
 _RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 32, "LZ4": 256, "LZ4_RAW": 256, "GZIP": 1_040}
 """How many bytes one byte becomes at most; others have no bound."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
@@ -43,13 +44,16 @@ class Sizes:
         self._file = file
         self._source = source
         self._dictionaries: pq.ParquetFile | None = None
+        self._looks: pq.ParquetFile | None = None
 
     def rows_most(self, group: int, rows_max: int, names: Sequence[str] | None) -> int:
         """How many rows of a row group may be decoded at once: at least one.
 
         Raises:
             UserError: its lists would become too large.
+            OSError: its metadata is damaged.
         """
+        self._look_at(group)
         metadata, schema = self._file.metadata.row_group(group), self._file.schema
         rows = max(1, min(rows_max, metadata.num_rows))
         row_bytes = 0
@@ -78,6 +82,16 @@ class Sizes:
             if most * values <= EXPANDED_BYTES_MAX:
                 return most
         return self._longest(group, at)
+
+    def _look_at(self, group: int) -> None:
+        """Read no row of a row group. Where the metadata of its columns is damaged, that raises; to
+        show that metadata, as an object of Python, would end the process."""
+        if self._looks is None:
+            self._looks = pq.ParquetFile(
+                self._source, metadata=self._file.metadata, buffer_size=LOOK_BYTES, pre_buffer=False
+            )
+        # Its own method of this name takes no 0.
+        next(self._looks.reader.iter_batches(0, row_groups=[group], use_threads=False), None)
 
     def _longest(self, group: int, at: int) -> int:
         """The size of the longest value in the dictionary of a column; 0 if there is none."""
