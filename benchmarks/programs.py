@@ -91,6 +91,12 @@ PROGRAMS = {
             )
         ],
     ),
+    "spark_windows-global": Program(
+        "spark_windows --rows 5000000 --keys 1000000 --only global",
+        "a global window by Spark over five million rows of a million keys",
+        only_named=True,
+        elsewhere="five million rows on Spark; `spark_windows` is the same over few",
+    ),
     "spark_windows-large": Program(
         "spark_windows --rows 100000000 --keys 5000000 --only global",
         "a global window by Spark over 100 million rows of 5 million keys",

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from benchmarks import data, harness, onyx_ways, workload
+from benchmarks import data, harness, onyx_run, onyx_ways, workload
 from benchmarks.figures import Size
 from benchmarks.workload import Goal, Workload
 
 from onyx.model.parsing.job import parse_manifest
+from onyx.rights import Rights
 
 JOBS = Path(workload.__file__).parent / "jobs"
 
@@ -185,3 +186,10 @@ def test_figures_are_ratios_of_the_programs_that_ran() -> None:
     assert (dearer.value, dearer.best) == (pytest.approx(1.5), pytest.approx(1.8))
     assert not dearer.ok
     assert (cheaper.value, cheaper.ok) == (pytest.approx(2 / 3), True)
+
+
+def test_a_job_may_name_data_that_lie_beside_its_folder(tmp_path: Path) -> None:
+    command = onyx_run.command(onyx_run.manifest("spark-window.yaml"), tmp_path, ())
+    variables = dict(each.split("=", 1) for each in command[1:3])
+    rights = Rights(paths=(variables["ONYX_JOB_PATHS"],))
+    assert rights.why_not_path(f"{tmp_path.parent}/source/*.parquet") is None
