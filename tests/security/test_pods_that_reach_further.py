@@ -241,11 +241,15 @@ def test_nothing_is_made_and_the_condition_says_why(api: FakeApi, logs: Logs) ->
     assert api.get("statefulsets", "onyx-worker") is None
 
 
-def test_the_webhook_refuses_what_the_reconciler_would() -> None:
+@pytest.mark.parametrize("missing", ["", "image", "zookeeper"])
+def test_the_webhook_refuses_what_the_reconciler_would(missing: str) -> None:
+    """Also while there is no ZooKeeper or image for it."""
+
     class Chosen:
         settings = settings_of()
 
-    body = cluster({**SMALL, "podTemplate": {"spec": {"hostNetwork": True}}})
+    spec = {key: value for key, value in SMALL.items() if key != missing}
+    body = cluster({**spec, "podTemplate": {"spec": {"hostNetwork": True}}})
     problems, warnings = asyncio.run(check(Chosen(), body))  # type: ignore[arg-type]
 
     assert [each.path for each in problems] == ["spec.podTemplate.spec.hostNetwork"]

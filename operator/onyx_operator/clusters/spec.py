@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 
 from onyx.errors import ManifestError, Problem
+from onyx.model.cluster import Cluster
 from onyx.model.parsing.cluster import parse_cluster
+from onyx.settings import Settings
 from onyx_operator.clusters.pod_rights import not_allowed
 from onyx_operator.clusters.pool import Pool, code_of
 from onyx_operator.connection import NoLog, connection
-from onyx_operator.settings import OperatorSettings
+from onyx_operator.settings import ClusterSettings, OperatorSettings
 from onyx_operator.work_queue import Key
 
 DELETING = "Deleting"
@@ -49,11 +51,34 @@ def read_spec(
     except ManifestError as error:
         return Refusal("InvalidSpec", str(error))
     defaults, found = operator.clusters, connection(cluster, operator)
-    image = parsed.image or defaults.worker_image
-    if not image:
+    known = found if isinstance(found, Settings) else None
+    pool = Pool(
+        cluster=parsed,
+        namespace=cluster["metadata"]["namespace"],
+        uid=cluster["metadata"]["uid"],
+        tenancy_id=known.tenancy_id if known else "",
+        tenancy_owner=known.tenancy_owner if known else "",
+        zookeeper_address=known.zookeeper.address if known else "",
+        image=parsed.image or defaults.worker_image,
+        code=code_of(config_map) if config_map is not None else None,
+        spark_role=defaults.spark_role,
+    )
+    # First, because it is the author's, whatever else is missing here now.
+    problems = not_allowed(pool, defaults.pod_rights)
+    if problems:
+        said = "; ".join(map(str, problems))
+        return Refusal("PodsNotAllowed", said, problems=problems)
+    if not pool.image:
         return Refusal("ImageMissing", "spec.image is missing: name an image of workers")
     if isinstance(found, NoLog):
         return Refusal(found.reason, found.message)
+    return _lacking(parsed, config_map, defaults) or pool
+
+
+def _lacking(
+    parsed: Cluster, config_map: Mapping[str, Any] | None, defaults: ClusterSettings
+) -> Refusal | None:
+    """Why there can be no pool yet: something around it is missing."""
     if parsed.code is not None and config_map is None:
         return Refusal(
             "CodeMissing",
@@ -66,22 +91,7 @@ def read_spec(
             "(ONYX_OPERATOR_CLUSTERS_SPARK_ROLE): install the chart with spark.enabled=true, or "
             "remove spec.spark",
         )
-    pool = Pool(
-        cluster=parsed,
-        namespace=cluster["metadata"]["namespace"],
-        uid=cluster["metadata"]["uid"],
-        tenancy_id=found.tenancy_id,
-        tenancy_owner=found.tenancy_owner,
-        zookeeper_address=found.zookeeper.address,
-        image=image,
-        code=code_of(config_map) if config_map is not None else None,
-        spark_role=defaults.spark_role,
-    )
-    problems = not_allowed(pool, defaults.pod_rights)
-    if problems:
-        said = "; ".join(map(str, problems))
-        return Refusal("PodsNotAllowed", said, problems=problems)
-    return pool
+    return None
 
 
 def deleting(jobs: Sequence[str]) -> Refusal:
