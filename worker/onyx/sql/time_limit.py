@@ -1,7 +1,8 @@
 """The time that a statement may take: a thread of the process ends those that take longer.
 
 DuckDB looks whether it is interrupted between two steps, so a statement ends somewhat later. One
-thread serves all engines, because one for each batch would cost more than many a batch.
+thread serves all engines, because one for each batch would cost more than many a batch. While no
+statement runs it waits for one.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class TimeLimit:
             self._interrupt = interrupt
             self._ends_s = time.monotonic() + timeout_s
             _watch.running.add(self)
+            if not _watch.awake.is_set():
+                _watch.awake.set()
 
     def end(self) -> None:
         """It has ended; what is interrupted from now on is not it."""
@@ -48,6 +51,7 @@ class _Watch:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.running: set[TimeLimit] = set()
+        self.awake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -62,10 +66,13 @@ class _Watch:
 
     def _look(self) -> None:
         while True:
+            self.awake.wait()
             time.sleep(LOOK_INTERVAL_S)
             with self.lock:
                 for each in self.running:
                     each.look(time.monotonic())
+                if not self.running:
+                    self.awake.clear()
 
 
 _watch = _Watch()
