@@ -287,7 +287,8 @@ def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> N
 def test_what_is_missing_is_asked_for(
     spec: Mapping[str, Any], code: Any, reason: str, message: str
 ) -> None:
-    defaults = replace(OPERATOR, clusters=ClusterSettings())
+    rights = OPERATOR.clusters.pod_rights
+    defaults = replace(OPERATOR, clusters=ClusterSettings(pod_rights=rights))
     refused = read_spec(cluster(spec), code, defaults)
 
     assert isinstance(refused, Refusal)
