@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.operator.declaring import FAST, phase
+from tests.operator.declaring import FAST, condition, phase
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster, job
 from tests.operator.test_clusters_operator import says
+from tests.support.jobs.bench import Bench
 from tests.support.log.logs import settings_for
 from tests.support.log.memory_log import MemoryLog
 
@@ -132,6 +133,23 @@ def test_jobs_that_are_submitted_and_killed_in_turn_do_not_fill_the_log() -> Non
         collect(memory, rounds=1)
 
 
+def test_a_small_job_with_a_list_of_partitions_that_does_not_fit_ends_with_the_reason() -> None:
+    """The list is made when the job runs, long after it was submitted."""
+    spec = job()["spec"]
+    spec["catalog"][0]["options"] = {"segments": [{"n": 1}] * 1_000, "partitions": 1_000}
+    bench = Bench(spec)
+    held = bench.log.usage().bytes
+    assert held is not None
+    bench.log._store.settings = LogSettings(tenancy_bytes_max=held + 1_000)
+
+    for _ in range(5):
+        bench.settle()
+
+    (report,) = bench.exceptions
+    assert "task read: its 1,000 partitions: the tenancy holds" in report["message"]
+    assert bench.log.usage().bytes == held
+
+
 def test_an_onyx_job_that_does_not_fit_says_so_and_is_taken_when_there_is_room(
     api: FakeApi, logs: Logs
 ) -> None:
@@ -142,8 +160,7 @@ def test_an_onyx_job_that_does_not_fit_says_so_and_is_taken_when_there_is_room(
         api.wait_for("onyxclusters", "onyx", says("HasRoom", "True", "Room"))
         for name in ("a", "b"):
             api.create(job(name, version=texts[name]))  # type: ignore[arg-type]
-            api.wait_for("onyxjobs", name, lambda each: "jobId" in each.get("status", {}))
-            api.wait_for("onyxjobs", name, phase("Pending"))
+            api.wait_for("onyxjobs", name, condition("Submitted", "True"))
         api.create(job("c", version=texts["c"]))  # type: ignore[arg-type]
         refused = api.wait_for("onyxjobs", "c", phase("Invalid", "Refused"))
         assert "ONYX_LOG_TENANCY_BYTES_MAX" in refused["status"]["message"]

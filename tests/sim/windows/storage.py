@@ -162,7 +162,7 @@ class Documents:
         self._chunks: dict[str, bytes] = {}
         self.documents: dict[str, Document] = {}
 
-    def put_chunk(self, data: bytes) -> str:
+    def put_chunk(self, data: bytes, if_room: bool = False) -> str:
         digest = hashlib.sha256(data).hexdigest()
         self._chunks[digest] = data
         return digest

@@ -95,7 +95,7 @@ class LogReader(Protocol):
 
         Args:
             if_room: refuse it with NoRoom if the tenancy would hold too much. Without it, which is
-                for what makes room or belongs to jobs that run, all is taken.
+                for what makes room and for what jobs have done, all is taken.
         """
         ...
 

@@ -51,7 +51,7 @@ class Usage(msgspec.Struct, frozen=True):
             remedy = _REMEDY.format(variable="ONYX_LOG_TENANCY_BYTES_MAX")
             raise NoRoom(
                 f"the tenancy holds {self.bytes:,} bytes in ZooKeeper and may hold "
-                f"{self.bytes_max:,}: there is no room for a job of {more:,}. {remedy}"
+                f"{self.bytes_max:,}: there is no room for {more:,} more. {remedy}"
             )
 
     def check_jobs(self, running: int, more: int) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
+from onyx.log.room import NoRoom
 from onyx.plugins.journalled.owning import OwningInput
 from onyx.plugins.protocol import SnapshotInput
 from onyx.plugins.starting import first_cursor
@@ -90,7 +91,10 @@ def _register(runtime: Runtime, wiring: Wiring, source: Source) -> None:
                 f"task {task}: the source has {len(names):,} partitions, but at most "
                 f"{END_PARTITION:,} are possible: use fewer, larger files"
             )
-        return log.put_chunk(msgspec.json.encode(names)), len(names)
+        try:
+            return log.put_chunk(msgspec.json.encode(names), if_room=True), len(names)
+        except NoRoom as error:
+            raise UserError(f"task {task}: its {len(names):,} partitions: {error}") from None
 
     stored = runtime.assignment.background.poll("partitions", store)
     if stored is not None:
