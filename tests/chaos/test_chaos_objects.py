@@ -114,7 +114,6 @@ def test_killed_workers_lose_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.short(1)
 def test_a_zombie_makes_nothing_visible(
     make_cluster: MakeCluster, tmp_path: Path, store: ObjectStore
 ) -> None:
