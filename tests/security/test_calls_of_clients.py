@@ -96,7 +96,9 @@ def test_silent_calls_shut_no_client_out(monkeypatch: pytest.MonkeyPatch) -> Non
             for _ in range(CLIENT_CALLS_MAX + 20):
                 strangers.stream_stream(f"/{SERVICE}/{MANY}")(iter(silent.wait, True))
             append = Append("job", "in", Payload(Form.JSON_LINES, b"{}"), level=Level.JOURNAL)
-            with grpc.insecure_channel(far.address) as channel:
+            # A client elsewhere: channels of one process to an address share their connection.
+            own = [("grpc.use_local_subchannel_pool", 1)]
+            with grpc.insecure_channel(far.address, options=own) as channel:
                 call = channel.stream_stream(f"/{SERVICE}/{MANY}")
                 (data,) = call(iter([encode_append(append)]), timeout=20)
         silent.set()
