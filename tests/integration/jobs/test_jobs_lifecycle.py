@@ -14,7 +14,9 @@ from onyx import api
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, JobId, Position
 from onyx.plugins.channel_queue import Channel
+from onyx.replica.commands import COMMANDS
 from onyx.settings import HistorySettings, Settings
+from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
@@ -158,7 +160,8 @@ def test_workers_collect_what_has_ended_without_being_asked(tmp_path: Path) -> N
           - {name: write, type: output, plugin: blackhole, batchSize: 5}
     """
     jobs = [manifest(text.replace("JOB", f"job-{number}")) for number in range(6)]
-    with with_test_env(PEERS, modules=[FUNCTIONS], settings=Settings(history=history)) as env:
+    settings, metrics = Settings(history=history), PrometheusGroupMetrics(COMMANDS, "1")
+    with with_test_env(PEERS, modules=[FUNCTIONS], settings=settings, metrics=metrics) as env:
         for job in jobs:
             assert env.client.wait(env.submit(job), 30.0)
         until(env, lambda replica: len(replica.records) == 1 and len(replica.completed_before) == 5)
@@ -170,3 +173,6 @@ def test_workers_collect_what_has_ended_without_being_asked(tmp_path: Path) -> N
         entries = list(env.client.entries(NO_POSITION))
         assert [entry.position for entry in entries] == list(range(len(entries)))
         assert env.client.replica(Position(3)).version == 3
+    stored = metrics.registry.get_sample_value("onyx_log_stored_bytes")
+    assert stored, "nobody has said how much the tenancy holds"
+    assert stored < (metrics.registry.get_sample_value("onyx_log_stored_bytes_max") or 0)
