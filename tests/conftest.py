@@ -33,7 +33,7 @@ from onyx.settings import Settings, ZooKeeperSettings
 
 pytest_plugins = [
     "pytester",
-    *(f"tests.support.suite.{name}" for name in ("tiers", "costs")),
+    *(f"tests.support.suite.{name}" for name in ("tiers", "costs", "units")),
 ]
 
 # A query of Spark runs once here, over few rows: to compile it takes longer than to interpret it.
