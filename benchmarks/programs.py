@@ -54,12 +54,15 @@ PROGRAMS = {
     "workload_a-columns": Program(
         "workload_a --format columns", "the same in columns", not_tiny={"* / spark-arrow": SPARK}
     ),
-    "workload_b": Program("workload_b", "counting words against Bytewax, also with a shuffle"),
+    "workload_b": Program(
+        "workload_b", "counting words against Bytewax, also with a shuffle", slow=SEVERAL
+    ),
     "workload_b-columns": Program("workload_b --format columns", "the same in columns"),
     "workload_c": Program(
         "workload_c",
         "sums in windows of event time, and what the log costs",
         not_tiny={"* / pyflink": "PyFlink needs an environment of its own, and a JVM"},
+        slow=SEVERAL,
     ),
     "workload_c-columns": Program("workload_c --format columns", "the same in columns"),
     "nexmark": Program(
@@ -106,10 +109,12 @@ PROGRAMS = {
     "group_memory": Program("group_memory", "10 million groups with a sum: memory, and restoring"),
     "bench_restore": Program("bench_restore", "state that comes back from small chunks"),
     "bench_windows": Program("bench_windows", "windows alone: segments into states, firings"),
-    "bench_spill": Program("bench_spill", "state in memory and on disk"),
+    "bench_spill": Program("bench_spill", "state in memory and on disk", slow=SEVERAL),
     "joins": Program("joins", "columns enriched from a table of a million rows"),
     "timer_memory": Program("timer_memory", "ten million keys with a timer each"),
-    "combining": Program("combining", "windows that are combined before they are sent"),
+    "combining": Program(
+        "combining", "windows that are combined before they are sent", slow=SEVERAL
+    ),
     "keyed_state": Program(
         "keyed_state", "state by key in functions, against windows", slow=SEVERAL
     ),
@@ -122,12 +127,12 @@ PROGRAMS = {
     "latency": Program("latency", "end to end over two gRPC hops"),
     "latency-columns": Program("latency --format columns", "the same in columns"),
     "requests": Program(
-        "requests", "requests into a job: latency and throughput",
+        "requests", "requests into a job: latency and throughput", slow=SEVERAL,
         figures=["journal at 200/s, p50", "requests of 100 dicts, ack", "batches of *, ack"],
         not_tiny={"* to Kafka and Bytewax": "Kafka takes long to start"},
     ),
     "http_requests": Program(
-        "http_requests", "requests over HTTP: how many a second, and the CPU of one",
+        "http_requests", "requests over HTTP: how many a second, and the CPU of one", slow=SEVERAL,
         figures=[
             f"{ack}, {what}"
             for ack in ("journal", "ack", "none")

@@ -291,6 +291,7 @@ def test_a_run_that_takes_too_long_is_given_up(folder: Path) -> None:
     assert "had not ended after 1 s" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
     [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)],
