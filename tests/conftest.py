@@ -78,6 +78,10 @@ def older_objects_are_not_looked_at() -> Iterator[None]:
     gc.collect()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # at exit DuckDB names each object of its own that nobody has let go
+
+
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all processes of this run share."""
