@@ -6,6 +6,9 @@ import pyarrow as pa
 import pytest
 
 from onyx.errors import UserError
+from onyx.ids import TaskName
+from onyx.model.job import CatalogEntry
+from onyx.program.building import function_of
 from onyx.sql import batches as module
 from onyx.sql.batches import ERROR, Query
 from onyx.sql.growth import MADE_MAX
@@ -13,9 +16,9 @@ from onyx.sql.growth import MADE_MAX
 pytest.importorskip("duckdb")
 
 
-def run(expression: str, n: int = 3) -> list[pa.RecordBatch]:
+def run(expression: str, n: int = 3, timeout_s: float = 60.0) -> list[pa.RecordBatch]:
     rows = pa.record_batch({"n": [n, 1], "__row__": [0, 1], "s": ["ab", "c"], "l": [[1], [2]]})
-    return Query(f"select {expression} as v from segments")(rows)
+    return Query(f"select {expression} as v from segments", timeout_s)(rows)
 
 
 @pytest.mark.parametrize(
@@ -77,13 +80,27 @@ def test_what_makes_little_is_as_it_was(expression: str, made: list[object]) -> 
     assert result.column("v").to_pylist() == made
 
 
-def test_rows_that_take_too_long_are_ended_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.0)
-    monkeypatch.setattr(module, "PART_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(module._parts, "__defaults__", (0.0,))
-    slow = "list_sum(list_transform(range(100000), lambda x: list_sum(list_transform(range(100), "
-    slow += "lambda y: sqrt(y + x)))))"
+SLOW = (
+    "list_sum(list_transform(range(100000), lambda x: list_sum(list_transform(range(100), "
+    "lambda y: sqrt(y + x)))))"
+)
 
-    results = run(slow)
+
+def test_rows_that_take_too_long_are_ended_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PART_TIMEOUT_S", 0.0)
+
+    results = run(SLOW, timeout_s=0.0)
 
     assert "took longer" in results[-1].column(ERROR)[0].as_py()
+
+
+def test_a_task_says_how_long_a_batch_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PART_TIMEOUT_S", 0.0)
+    text = f"select {SLOW} as v from segments"
+    entry = CatalogEntry(name=TaskName("work"), type="function", sql=text, sql_timeout=1)
+    select = function_of(entry, lambda name: pytest.fail(f"{name} is asked for"))
+    assert select is not None
+
+    results = select(pa.record_batch({"n": [3], "__row__": [0]}))
+
+    assert "took longer than 0.001 s" in results[-1].column(ERROR)[0].as_py()

@@ -27,6 +27,7 @@ from onyx.program.program import Program
 from onyx.program.stream_join import stream_join
 from onyx.program.windows import compiled, sends_to
 from onyx.sql.batches import Query
+from onyx.sql.time_limit import TIMEOUT_S
 
 Tables = Mapping[str, Callable[[], Table]]
 """Tables by name, each as it is now."""
@@ -90,7 +91,8 @@ def function_of(entry: CatalogEntry, resolve: Resolve) -> Callable[..., Any] | N
         UserError: the function is not registered, or the SQL cannot be run.
     """
     if entry.sql is not None:
-        return Query(entry.sql)
+        given_ms = entry.sql_timeout
+        return Query(entry.sql, TIMEOUT_S if given_ms is None else given_ms / 1_000)
     return resolve(entry.fn) if entry.fn is not None else None
 
 

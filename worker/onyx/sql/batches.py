@@ -25,9 +25,11 @@ ERROR = "__error__"
 class Query:
     """A select, ready to be called with batches."""
 
-    def __init__(self, text: str) -> None:
-        """Raises UserError: it cannot be run on a batch, or DuckDB is not installed."""
+    def __init__(self, text: str, timeout_s: float = TIMEOUT_S) -> None:
+        """`timeout_s`: what a batch may take. Raises UserError: it cannot be run on a batch, or
+        DuckDB is not installed."""
         self._engine = Engine()
+        self._timeout_s = timeout_s
         try:
             self._statement = read_statement(text, self._engine)
         except Refused as refused:
@@ -46,7 +48,7 @@ class Query:
         statement = self._statement
         if not statement.computes:
             return [_assembled(statement.items, batch, batch.select([ROW]))]
-        made, failed = computed(self._engine, statement, batch)
+        made, failed = computed(self._engine, statement, batch, self._timeout_s)
         results = [_assembled(statement.items, batch, made)]
         if failed:
             rows = pa.array([row for row, _ in failed], pa.int64())
@@ -71,7 +73,7 @@ Failed = list[tuple[int, str]]
 
 
 def computed(
-    engine: Engine, statement: Statement, batch: pa.RecordBatch
+    engine: Engine, statement: Statement, batch: pa.RecordBatch, timeout_s: float = TIMEOUT_S
 ) -> tuple[pa.RecordBatch, Failed]:
     """What the engine makes of a batch: `__row__` and what the statement computes.
 
@@ -84,7 +86,9 @@ def computed(
     parts = [
         part
         for first in range(0, offered.num_rows, at_once)
-        for part in _parts(engine, statement.query, offered.slice(first, at_once), failed)
+        for part in _parts(
+            engine, statement.query, offered.slice(first, at_once), failed, timeout_s
+        )
     ]
     if not parts:
         parts = [engine.run(statement.query, offered.slice(0, 0))]
@@ -106,7 +110,7 @@ def _parts(
     query: str,
     offered: pa.RecordBatch,
     failed: Failed,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float,
 ) -> Iterator[pa.RecordBatch]:
     try:
         yield engine.run(query, offered, timeout_s)

@@ -134,6 +134,7 @@ class FunctionKeys(SharedKeys, total=False):
 
     processor: Fn
     sql: str
+    sql_timeout: Time
     spark_sql: str
     join: LookupJoinKeys
     tables: Sequence[str]
@@ -197,6 +198,7 @@ class TaskKeys(SharedKeys, total=False):
 
     processor: Fn
     sql: str
+    sql_timeout: Time
     spark_sql: str
     join: LookupJoinKeys
     tables: Sequence[str]

@@ -19,6 +19,7 @@ from onyx.model.keys.kinds import Count, Function, Text, TypeName
 from onyx.model.limits import BATCH_SEGMENTS_MAX, TIMEOUT_MS_MAX
 
 REFRESH_MS_MIN = 1_000
+SQL_TIMEOUT_MS_MIN = 1_000
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -97,6 +98,13 @@ class Work(msgspec.Struct, frozen=True):
     """Select from `segments`, the rows of a batch, instead of a function: `select *, km / hours as
     speed from segments where km > 10`. It is about one row at a time, so it has no aggregates, no
     order and no joins. It is run by DuckDB, and implies `batchFormat: arrow`."""
+    sql_timeout: Annotated[
+        int | None,
+        Duration(SQL_TIMEOUT_MS_MIN, TIMEOUT_MS_MAX),
+        Key(allowed_for=("function",), restriction="Needs sql."),
+    ] = None
+    """Longest time that sql may take for a batch. A batch that takes longer is halved, until the
+    rows are found that do, which fail. By default 60 seconds."""
     spark_stage: Annotated[
         str | None,
         Function(),

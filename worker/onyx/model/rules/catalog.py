@@ -107,6 +107,8 @@ def check_stage(draft: Draft, path: str, report: Report) -> None:
 def check_sql(draft: Draft, path: str, report: Report) -> None:
     """A select is all that its task does, and it is over columns."""
     if good(draft, "sql") is None:
+        if "sql_timeout" in draft and "sql" not in draft:
+            report.add(at(path, "sqlTimeout"), "is given without sql", "remove it, or give sql")
         return
     for field in _NOT_WITH_SQL:
         if field in draft:
