@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -76,6 +77,16 @@ def older_objects_are_not_looked_at() -> Iterator[None]:
     gc.freeze()
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def logs_have_the_level_that_they_had() -> Iterator[None]:
+    """What starts a command in this process sets it, and the next module asks for its logs."""
+    loggers = [logging.getLogger(name) for name in ("", "onyx", "onyx_operator")]
+    levels = [each.level for each in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 def pytest_unconfigure() -> None:
