@@ -8,9 +8,11 @@ A tenancy belongs to a namespace, whose name it begins with, because whoever has
 jobs. How an address is written decides nothing: neither a name nor an IP address of the same
 ZooKeeper makes the jobs of one namespace those of another.
 
-Who has a tenancy stands in the root of its log (`tenants`), so two clusters that may have it are
-kept apart by whatever address they come. In the operator's own settings `tenancy_owner` is the mark
-of its API server.
+Who has a tenancy stands in the root of its log (`Tenant`), so two clusters that may have it are
+kept apart by whatever address they come. The name of an OnyxCluster is its identity, with the mark
+of its API server, which in the operator's own settings is `tenancy_owner`: a cluster that is
+deleted and made again goes on with its jobs. Its tenancy passes to another one of the same
+namespace only when it is gone, or asks for another tenancy.
 
 Whoever may write an OnyxCluster names its ZooKeeper. The operator has an account and certificates,
 and stands where that author may not. So it goes to its own servers and those that its settings
@@ -30,7 +32,8 @@ from msgspec.structs import replace
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx_operator.addresses import Server, as_read_in, servers_of
 from onyx_operator.settings import OperatorSettings
-from onyx_operator.tenants import tenant_of
+
+_KIND = "OnyxCluster"
 
 
 class NoLog(msgspec.Struct, frozen=True):
@@ -39,6 +42,26 @@ class NoLog(msgspec.Struct, frozen=True):
     reason: str
     """One word, for conditions and events."""
     message: str
+
+
+class Tenant(msgspec.Struct, frozen=True):
+    """One OnyxCluster, as the owner of its tenancy."""
+
+    server: str
+    """Mark of the API server that has it."""
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join((_KIND, self.server, self.namespace, self.name))
+
+    def may_follow(self, former: Tenant) -> bool:
+        """Whether its tenancy may pass to this one, once that one is gone."""
+        return (self.server, self.namespace) == (former.server, former.namespace)
+
+    def is_same(self, former: Tenant) -> bool:
+        """Whether it is that one, of an API server that has another mark by now."""
+        return (self.namespace, self.name) == (former.namespace, former.name)
 
 
 def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settings | NoLog:
@@ -73,7 +96,7 @@ def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settin
     return replace(
         base,
         tenancy_id=tenancy,
-        tenancy_owner=str(tenant_of(cluster, base.tenancy_owner)),
+        tenancy_owner=str(Tenant(base.tenancy_owner, namespace, cluster["metadata"]["name"])),
         job_scheduler=spec.get("jobScheduler") or base.job_scheduler,
         zookeeper=zookeeper,
     )
@@ -83,6 +106,14 @@ def tenancy_of(cluster: Mapping[str, Any]) -> str:
     """The tenancy of an OnyxCluster: its namespace and name unless it names one."""
     metadata, spec = cluster["metadata"], cluster.get("spec") or {}
     return str(spec.get("tenancyId") or f"{metadata['namespace']}.{metadata['name']}")
+
+
+def read_tenant(text: str) -> Tenant | None:
+    """The owner that the root of a log names; None when it is no OnyxCluster."""
+    match text.split("/"):
+        case [kind, server, namespace, name] if kind == _KIND:
+            return Tenant(server, namespace, name)
+    return None
 
 
 def _address(named: str | None, namespace: str, operator: OperatorSettings) -> str | NoLog:

@@ -26,11 +26,10 @@ from onyx.log.acts import user_of_process
 from onyx.log.interface import Origin
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import machine
-from onyx.replica.authors import BY_CHARACTERS_MAX, bounded
+from onyx.replica.authors import AUDIT, BY_CHARACTERS_MAX, bounded
 from onyx.replica.command import Undecodable
 from onyx.replica.commands import KillJob
 from onyx.replica.state import Replica
-from onyx.telemetry.audit import AUDIT
 from onyx.telemetry.logs import configure
 from onyx_operator.admission.marking import marked
 from onyx_operator.admission.review import MalformedReview

@@ -12,9 +12,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import os
 import secrets
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,6 @@ from onyx_operator.installation.authority import (
     issue,
     new_authority,
 )
-from onyx_operator.installation.folders import put
 from onyx_operator.installation.kept import Data, Kept, keep
 from onyx_operator.kube import Kube, Resource
 from onyx_operator.metrics import OperatorMetrics
@@ -205,3 +207,29 @@ def _pair(found: Data) -> Pair:
 
 def _files(pair: Pair, trusted: bytes) -> dict[str, bytes]:
     return {_CA: trusted, _CERTIFICATE: pair.certificate, _KEY: pair.key}
+
+
+def put(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Let a folder have these files and no others; whether that changed anything. It changes at
+    once, as a mounted Secret does: whoever reads a certificate and its key while they are renewed
+    must not get one of each."""
+    if _content(folder) == files:
+        return False
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    for name, content in files.items():
+        with open(os.open(new / name, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            file.write(content)
+    former = folder.resolve() if folder.is_symlink() else None
+    link = new.with_suffix(".link")
+    link.symlink_to(new.name)
+    os.replace(link, folder)
+    if former is not None:
+        shutil.rmtree(former, ignore_errors=True)
+    return True
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    if not folder.is_dir():
+        return {}
+    return {each.name: each.read_bytes() for each in folder.iterdir()}

@@ -9,8 +9,8 @@ from functools import partial
 
 from onyx.ids import JobId
 from onyx.settings import Settings
+from onyx_operator.connection import read_tenant, tenancy_of
 from onyx_operator.context import Operator
-from onyx_operator.inheritance import inherits
 from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.checks import JobChecks
 from onyx_operator.jobs.departures import Departures
@@ -18,7 +18,7 @@ from onyx_operator.jobs.kind import job_kind
 from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
 from onyx_operator.jobs.observe import Observer
 from onyx_operator.jobs.phases import Phases
-from onyx_operator.kube import Object
+from onyx_operator.kube import CLUSTERS, Kube, Object
 from onyx_operator.logs.views import LogViews
 from onyx_operator.periodic import every
 from onyx_operator.reconciler import Reconciler
@@ -37,7 +37,7 @@ class Jobs:
         self._phases = Phases(operator)
         self._jobs, self._clusters = operator.jobs.store, operator.clusters.store
         actor = Actor(kube, self._jobs, metrics, operator.authors, settings.retry_max_s)
-        heir = partial(inherits, kube)
+        heir = partial(_inherits, kube)
         self.views = LogViews(
             settings, operator.connect, self._log_changed, metrics, heir, kube.mark
         )
@@ -109,3 +109,21 @@ class Jobs:
         found = {each for each in wanted if isinstance(each, Settings)}
         await self.views.keep(found.union(self._departures.wanted()))
         self._observer.forget_files()
+
+
+async def _inherits(kube: Kube, former: str, settings: Settings) -> bool:
+    """Whether the tenancy of a former owner is that of some settings now: the API server knows who
+    is gone.
+
+    Raises:
+        KubeError, Unavailable: the API server refuses, or cannot be reached.
+    """
+    ours, theirs = read_tenant(settings.tenancy_owner), read_tenant(former)
+    if ours is None or theirs is None:
+        return False
+    if ours.is_same(theirs):
+        return True
+    if not ours.may_follow(theirs):
+        return False
+    there = await kube.get(CLUSTERS, theirs.namespace, theirs.name)
+    return there is None or tenancy_of(there) != settings.tenancy_id

@@ -22,7 +22,7 @@ from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx_operator.installation.authority import Authority, Pair, issue, new_authority
-from onyx_operator.installation.folders import put
+from onyx_operator.installation.installation import put
 
 pytestmark = pytest.mark.server
 NAMES = ("onyx-worker.onyx.svc", "localhost", "*.onyx-zookeeper-servers.onyx.svc")

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
-from onyx.replica.authors import COMMAND, UNKNOWN, author, bounded
+from onyx.replica.authors import AUDIT, COMMAND, UNKNOWN, author, bounded
 from onyx.replica.commands import (
     DrainJob,
     Gc,
@@ -30,7 +30,6 @@ from onyx.replica.commands import (
     SubmitJob,
     SuspendJob,
 )
-from onyx.telemetry.audit import AUDIT
 
 Act: TypeAlias = SubmitJob | KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions | Gc
 ACTS = (SubmitJob, KillJob, SuspendJob, ResumeJob, DrainJob, SetOptions, Gc)

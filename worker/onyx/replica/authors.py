@@ -8,6 +8,8 @@ when it is read, because whoever can write to the log may have written something
 from __future__ import annotations
 
 BY_CHARACTERS_MAX = 256
+AUDIT = "onyx.audit"
+"""The logger of what people do to jobs. Its lines are JSON already, in every form of the log."""
 UNKNOWN = "unknown"
 COMMAND, KUBERNETES, WORKER = "command", "kubernetes", "worker"
 UNPROVEN, FIELD_MANAGER = "unproven", "field-manager"

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from onyx.errors import SettingsError, message_of
+from onyx.replica.authors import AUDIT
 from onyx.settings import TelemetrySettings
-from onyx.telemetry.audit import AUDIT
 
 ERROR_CHARACTERS_MAX = 256
 FIELD_CHARACTERS_MAX = 256
