@@ -26,6 +26,9 @@ from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.joins.streams.spans import LEFT, RIGHT, Side
 from onyx.keyed.store import KeyedStore
+from onyx.keystate.coded import GroupKeys
+from onyx.keystate.groups import Shards, hashable_keys
+from onyx.keystate.records import Records
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.processes.memory import tune_collector
@@ -36,9 +39,6 @@ from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered, recover
 from onyx.storage.memory import MemoryBlobStore
-from onyx.windows.coded import GroupKeys
-from onyx.windows.groups import Shards, hashable_keys
-from onyx.windows.records import Records
 from onyx.windows.task_windows import TaskWindows
 
 SETTINGS = StateSettings(snapshot_bytes_min=1 << 60)

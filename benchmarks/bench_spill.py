@@ -29,9 +29,9 @@ from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import SHARDS, shard_of
+from onyx.keystate.buckets import Holder, InMemory
+from onyx.keystate.coded import GroupKeys, Keyed
 from onyx.state.local.spilled import Spill
-from onyx.windows.buckets import Holder, InMemory
-from onyx.windows.coded import GroupKeys, Keyed
 from onyx.windows.task_windows import TaskWindows
 
 BATCH = 2_000

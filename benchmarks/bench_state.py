@@ -24,13 +24,13 @@ import numpy as np
 from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.codec.records import encode_records
+from onyx.keystate.records import Record, SetStates
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import U64, pack_roots
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import recover
 from onyx.storage.folder import Folder
-from onyx.windows.records import Record, SetStates
 
 SHARDS = 32
 CHUNK_IDS, CHUNK_RECORDS = 10_000, 1_000

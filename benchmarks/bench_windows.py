@@ -24,11 +24,11 @@ from benchmarks.figures import Figure, Measured, Options, parser, run
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import shard_of
+from onyx.keystate.coded import GroupKeys
+from onyx.keystate.groups import hashable_keys
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
-from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows
 from onyx.windows.compiled import CompiledWindows
-from onyx.windows.groups import hashable_keys
 from onyx.windows.task_windows import TaskWindows
 
 KEYS = 1_000

@@ -39,13 +39,13 @@ from benchmarks.peers import CONTENDERS, spark_environment
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import shard_of
+from onyx.keystate.coded import GroupKeys
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.processes.child import NAME
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.window import SparkWindow
 from onyx.storage.opening import location_of
-from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows
 from onyx.windows.task_windows import TaskWindows
 

@@ -24,12 +24,12 @@ from benchmarks import harness
 from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.flow.groups.keys import shard_of
+from onyx.keystate.groups import Shards
 from onyx.model.parsing.job import parse_mapping
 from onyx.program.keyed.states import KeyedStates
 from onyx.program.keyed_function import keyed_function
 from onyx.seams import SystemClock
 from onyx.state.local.spilled import Spill
-from onyx.windows.groups import Shards
 
 BATCH, BATCHES_A_CHUNK = 2_000, 10
 STRIDE = 7_368_787

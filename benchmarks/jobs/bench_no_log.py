@@ -7,9 +7,9 @@ remembered. After a crash the state is gone.
 
 from __future__ import annotations
 
+from onyx.keystate.records import Record
 from onyx.state.chunks import Chunk
 from onyx.state.log import StateLog
-from onyx.windows.records import Record
 from onyx.windows.task_windows import TaskWindows
 
 

@@ -10,10 +10,10 @@ from tests.conformance import manifests
 from tests.conformance.values import same, value
 
 from onyx.flow.groups.getters import key_getter
+from onyx.keystate.groups import hashable_keys
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import Firing
-from onyx.windows.groups import hashable_keys
 from onyx.windows.task_windows import TaskWindows
 
 SHARDS = 4

@@ -14,7 +14,7 @@ from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.groups.keys import key_bytes
 from onyx.joins.kept import Kept
 from onyx.joins.reading import Reading
-from onyx.windows.groups import group_value, hashable_key
+from onyx.keystate.groups import group_value, hashable_key
 
 VALUES = st.one_of(
     st.none(),

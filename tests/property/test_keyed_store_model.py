@@ -18,10 +18,10 @@ from onyx.keyed.dues import DAY_MS, MINUTE_MS
 from onyx.keyed.expiry import STEPS, Expiry
 from onyx.keyed.store import KeyedStore
 from onyx.keyed.timers import CLOCKS, Clock, Timers
+from onyx.keystate.buckets import Holder, InMemory
+from onyx.keystate.groups import GroupKey, Shards, hashable_key
+from onyx.keystate.records import Record
 from onyx.state.local.spilled import Spill
-from onyx.windows.buckets import Holder, InMemory
-from onyx.windows.groups import GroupKey, Shards, hashable_key
-from onyx.windows.records import Record
 
 KEYS = st.sampled_from([hashable_key(key) for key in ("a", "b", 7, None, ["x", 1], 2.5)])
 NUMBERS = st.integers(-3, 3)

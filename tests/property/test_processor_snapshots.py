@@ -14,11 +14,11 @@ from tests.support.examples import examples
 from onyx.client.states.processors import OneSnapshot
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import SHARDS
+from onyx.keystate.answers import Answer, merge
+from onyx.keystate.buckets import InMemory
+from onyx.keystate.extents import Extent
+from onyx.keystate.selection import EVERYTHING, Selection, place_of
 from onyx.program.processing.snapshot import Snapshot
-from onyx.windows.answers import Answer, merge
-from onyx.windows.buckets import InMemory
-from onyx.windows.firing import Extent
-from onyx.windows.selection import EVERYTHING, Selection, place_of
 
 KEYS = st.sampled_from(["a", "b", "c", 7, -1, None, 2.5, b"x"])
 SAVED = st.dictionaries(KEYS, st.integers(0, 3) | st.lists(st.text(max_size=2), max_size=2))

@@ -30,12 +30,12 @@ from tests.support.windows.strategies import (
     scripts,
 )
 
+from onyx.keystate.buckets import Holder, InMemory
+from onyx.keystate.groups import hashable_keys
 from onyx.state.local.spilled import Spill
-from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import compile_windows
 from onyx.windows.compiled import FIRINGS_PAGE_MAX
 from onyx.windows.firing import Firing, Pages
-from onyx.windows.groups import hashable_keys
 from onyx.windows.task_windows import Record, TaskWindows
 
 SHARDS = 2

@@ -24,6 +24,9 @@ from tests.support.examples import examples
 from tests.support.spark.windows import Peer, by_spark
 from tests.support.windows.short import task_windows
 
+from onyx.keystate.extents import Extent
+from onyx.keystate.groups import hashable_key
+from onyx.keystate.selection import EVERYTHING, Selection, place_of
 from onyx.model.kinds import Native
 from onyx.spark.answers.fold import merged
 from onyx.spark.answers.rows import TYPES
@@ -40,9 +43,6 @@ from onyx.spark.windows.plan import (
 )
 from onyx.spark.windows.spool import Spool
 from onyx.storage.opening import location_of
-from onyx.windows.firing import Extent
-from onyx.windows.groups import hashable_key
-from onyx.windows.selection import EVERYTHING, Selection, place_of
 
 LARGE = 1_000
 EDGES = st.integers(-2, 9) | st.sampled_from([2**63, 2**64 - 1, -(2**63)])

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 
 from onyx.flow.batch import as_dicts
+from onyx.keystate.groups import group_value
 from onyx.model.job import Window
 from onyx.spark.windows.result_rows import result_rows
 from onyx.spark.windows.states import groups, states
 from onyx.windows.aggregations.table import compile_aggregation
-from onyx.windows.groups import group_value
 
 AGGREGATIONS = {
     "count": ("count", {"count": st.integers(1, 9)}),

@@ -20,9 +20,9 @@ from tests.support.spark.stream import Worker, written
 from tests.support.windows.model import done, texts
 from tests.support.windows.short import task_windows
 
+from onyx.keystate.groups import hashable_keys
 from onyx.model.parsing.job import parse_manifest
 from onyx.windows.firing import Firing
-from onyx.windows.groups import hashable_keys
 
 INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
 MODEL = "tests.support.windows.model"

@@ -22,9 +22,9 @@ from tests.support.windows.short import shown, task_windows
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import key_hash
-from onyx.windows.coded import GroupKeys
+from onyx.keystate.coded import GroupKeys
+from onyx.keystate.groups import hashable_keys
 from onyx.windows.firing import Firing
-from onyx.windows.groups import hashable_keys
 
 SHARDS = 4
 IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None

@@ -18,6 +18,8 @@ from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.joins.streams.spans import LEFT, RIGHT, Side
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Record
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.program.stream_join import StreamJoin, stream_join
 from onyx.program.streams.looking import look_at
@@ -26,8 +28,6 @@ from onyx.program.streams.state import JoinedStreams
 from onyx.settings import StateSettings
 from onyx.state.local.mapped import mapped
 from onyx.windows.firing import Made, Pages
-from onyx.windows.groups import Shards
-from onyx.windows.records import Record
 
 KEYS = (
     st.integers(-1, 2),

@@ -16,8 +16,8 @@ from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.keys import key_bytes
 from onyx.joins.asked import AskedTable
 from onyx.joins.table import Table
-from onyx.windows.firing import ALL, Extent
-from onyx.windows.selection import EVERYTHING, Selection, place_of
+from onyx.keystate.extents import ALL, Extent
+from onyx.keystate.selection import EVERYTHING, Selection, place_of
 
 KEYS = (
     st.integers(-3, 3),

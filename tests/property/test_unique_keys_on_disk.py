@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onyx.keystate.buckets import InMemory
+from onyx.keystate.uniqueness import FiltersInMemory
 from onyx.settings import StateSettings
 from onyx.state.local.spilled import Spill
 from onyx.state.local.spilled_keys import SpilledFilters, filters
-from onyx.windows.buckets import InMemory
-from onyx.windows.uniqueness import FiltersInMemory
 
 KEYS_MAX = 20
 """Two in a bucket."""

@@ -12,7 +12,7 @@ from tests.support.examples import examples
 from tests.support.windows.short import shown, task_windows
 
 from onyx.codec.records import decode_records, encode_records
-from onyx.windows.records import Record
+from onyx.keystate.records import Record
 from onyx.windows.task_windows import TaskWindows
 
 SHAPES = {

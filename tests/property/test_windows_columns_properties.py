@@ -18,10 +18,10 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.errors import SegmentError, UserError
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
+from onyx.keystate.coded import GroupKeys
+from onyx.keystate.groups import hashable_keys
+from onyx.keystate.records import DeleteGroups, Fired, FiringProgress, SetStates, WatermarkReached
 from onyx.windows import fires
-from onyx.windows.coded import GroupKeys
-from onyx.windows.groups import hashable_keys
-from onyx.windows.records import DeleteGroups, Fired, FiringProgress, SetStates, WatermarkReached
 from onyx.windows.task_windows import TaskWindows
 
 LEAST = -20

@@ -12,8 +12,8 @@ from tests.support.examples import examples
 from tests.support.windows.short import plain, shown, task_windows
 
 from onyx.codec.records import decode_records, encode_records
+from onyx.keystate.records import SetSessions
 from onyx.windows.arrays import session_rows
-from onyx.windows.records import SetSessions
 from onyx.windows.types.session_arrays import SessionsInArrays
 
 GAP = 4

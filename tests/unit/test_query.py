@@ -23,13 +23,13 @@ from onyx.codec.extents import decode_selection, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.groups.keys import shard_of
 from onyx.ids import GroupId, JobId, PeerId, Position, Slot, TaskName
+from onyx.keystate.answers import Answer
+from onyx.keystate.extents import ALL, Extent
+from onyx.keystate.selection import Selection
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.state import Replica
 from onyx.transport.state_queries import StateAnswer, StateQuery
-from onyx.windows.answers import Answer
-from onyx.windows.firing import ALL, Extent
-from onyx.windows.selection import Selection
 
 JOB = JobId("job-1")
 WINDOWED = {"batchSize": 1, "type": "reduce"}

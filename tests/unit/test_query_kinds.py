@@ -15,11 +15,11 @@ from onyx.client.window_view import Question, asked_of
 from onyx.errors import UserError
 from onyx.flow.groups.keys import shard_of
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.keystate.extents import ALL
+from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.state import Replica
-from onyx.windows.firing import ALL
-from onyx.windows.selection import EVERYTHING, Selection
 
 JOB = JobId("job-1")
 PEERS = 3

@@ -11,7 +11,7 @@ from onyx.client.served_states import body_of
 from onyx.client.window_view import WindowView
 from onyx.front.states import StateForm
 from onyx.ids import JobId
-from onyx.windows.firing import Extent
+from onyx.keystate.extents import Extent
 
 VIEW = WindowView(
     JobId("j"), "t", "w", (Extent("a", 0, 999, {"n": 1}), Extent("b", 0, 999, {"n": 2})), True, True

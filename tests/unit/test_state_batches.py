@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from onyx.client.state_batches import record_batch
-from onyx.windows.firing import Extent
+from onyx.keystate.extents import Extent
 
 
 def column(name: str, *values: Any) -> pa.Array:

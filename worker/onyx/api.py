@@ -32,6 +32,8 @@ from onyx.client.connection import connect
 from onyx.client.query import window_pages, window_state
 from onyx.client.subscription import Subscription, shutdown_subscription, subscribe_to_log
 from onyx.ids import JobId, PeerId
+from onyx.keystate.inside import Inside
+from onyx.keystate.selection import Selection
 from onyx.log.interface import Origin
 from onyx.log.server.environment import Env, shutdown_env, start_env
 from onyx.model.job import Job
@@ -45,8 +47,6 @@ from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.telemetry.catalog import Metric
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
-from onyx.windows.inside import Inside
-from onyx.windows.selection import Selection
 
 __all__ = [
     "Client",

@@ -22,8 +22,8 @@ from tests.conformance.windowing import (
     windows_of,
 )
 
+from onyx.keystate.extents import Extent
 from onyx.windows.aggregations.table import built_in
-from onyx.windows.firing import Extent
 
 
 def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:

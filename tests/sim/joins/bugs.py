@@ -19,13 +19,13 @@ from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Batch
 from onyx.joins.streams.keyed_rows import KeyedRows
 from onyx.joins.streams.spans import LEFT, Interval, Side, Times
+from onyx.keystate.records import Record, Records, WatermarkReached
 from onyx.program.streams.keeping import Chronicle
 from onyx.program.streams.state import JoinedStreams
-from onyx.task.window_state.windowing import Windowing
-from onyx.windows.records import Record, Records, WatermarkReached
+from onyx.task.state.keeper import StateKeeper
 
 _freeze = Chronicle.freeze
-_fresh = Windowing.fresh
+_fresh = StateKeeper.fresh
 _store_restored = JoinedStreams._store_restored
 _take_changes = Chronicle.take_changes
 
@@ -64,9 +64,9 @@ def _restore_left(joined: JoinedStreams, side: Side, rows: pa.RecordBatch, shard
         _store_restored(joined, side, rows, shards)
 
 
-def _all_of_them(windowing: Windowing, batch: Batch, withdrawn: Sequence[int]) -> None:
+def _all_of_them(keeper: StateKeeper, batch: Batch, withdrawn: Sequence[int]) -> None:
     """M6."""
-    _fresh(windowing, batch, withdrawn)
+    _fresh(keeper, batch, withdrawn)
 
 
 PLANTS: Plants = {
@@ -75,7 +75,7 @@ PLANTS: Plants = {
     "M3": (Interval, "gone_before", _gone_when_alone),
     "M4": (Interval, "alone_before", _alone_at_once),
     "M5": (JoinedStreams, "_store_restored", _restore_left),
-    "M6": (Windowing, "fresh", _all_of_them),
+    "M6": (StateKeeper, "fresh", _all_of_them),
 }
 FOUND_BY: FoundBy = {
     "M1": {"M1", "W5"},

@@ -19,14 +19,14 @@ from onyx.flow.arrays import Indices
 from onyx.flow.batch import as_dicts
 from onyx.flow.groups.keys import shard_of
 from onyx.joins.streams.spans import END, Side
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import JoinRows, JoinSchema, Record, WatermarkReached
 from onyx.program.streams.restoring import Restoring
 from onyx.program.streams.state import JoinedStreams
 from onyx.program.streams.stored_form import segments_of
 from onyx.state.recovery import Recovered
+from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import Task
-from onyx.task.window_state.windowing import Windowing
-from onyx.windows.groups import Shards
-from onyx.windows.records import JoinRows, JoinSchema, Record, WatermarkReached
 
 if TYPE_CHECKING:
     from tests.sim.joins.world import JoinWorld
@@ -39,8 +39,8 @@ class JoinChecks(Checks):
         super().__init__(world)
         self._of = world
 
-    def _check_held(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
-        its, shards = task.runtime.program.streams, windowing.shards
+    def _check_held(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
+        its, shards = task.runtime.program.streams, keeper.shards
         assert its is not None, "it is a join"
         again = JoinedStreams(its, Shards(shard_of), 1_000)
         for shard in shards:
@@ -48,7 +48,7 @@ class JoinChecks(Checks):
             for records in recovered.shards[shard].records():
                 again.restore(shard, records)
         again.restored()
-        logged, owned = again.freeze(shards), windowing.joined.freeze(shards)
+        logged, owned = again.freeze(shards), keeper.joined.freeze(shards)
         for shard in shards:
             stored, mine = (self._meaning(each(shard)) for each in (logged, owned))
             assert stored == mine, (

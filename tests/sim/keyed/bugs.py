@@ -35,6 +35,8 @@ from onyx.keyed.changes import Changes
 from onyx.keyed.expiry import Expiry
 from onyx.keyed.states import Lists, Maps
 from onyx.keyed.timers import Clock, Timer, Timers
+from onyx.keystate.coded import Groups
+from onyx.keystate.records import Record
 from onyx.ledger.hop import Share
 from onyx.program import building
 from onyx.program.keyed.held import HeldStates
@@ -48,16 +50,14 @@ from onyx.task.channels.outbox import Outbox
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.phases import intake, send
-from onyx.task.window_state.applied_ids import AppliedIds
-from onyx.task.window_state.chunks import NO_COLUMNS
-from onyx.task.window_state.emissions import Emissions, Taken
-from onyx.task.window_state.state import TaskState
-from onyx.task.window_state.windowing import Windowing
-from onyx.task.windowed import build
+from onyx.task.state.applied_ids import AppliedIds
+from onyx.task.state.chunks import NO_COLUMNS
+from onyx.task.state.emissions import Emissions, Taken
+from onyx.task.state.keeper import StateKeeper
+from onyx.task.state.task_state import TaskState
+from onyx.task.stateful import build
 from onyx.transport.interface import Delivery
 from onyx.transport.lookups import Found
-from onyx.windows.coded import Groups
-from onyx.windows.records import Record
 from onyx.windows.watermarks import Mark
 
 _applied = AppliedIds.__init__
@@ -168,7 +168,7 @@ def _only_set(maps: Maps, state: Any, mark: Any) -> list[Any]:
     return [[item, state[item]] for item in mark if item in state]
 
 
-def _all_of_them(windowing: Windowing, batch: Batch) -> None:
+def _all_of_them(keeper: StateKeeper, batch: Batch) -> None:
     """K11."""
 
 
@@ -209,7 +209,7 @@ def _those_by_event_time(timers: Timers, shards: Collection[int]) -> Iterator[Ti
     return (each for each in _take_all(timers, shards) if each.clock == "event-time")
 
 
-def _at_once(windowing: Windowing, mark: Mark) -> Mark:
+def _at_once(keeper: StateKeeper, mark: Mark) -> Mark:
     """K17."""
     return mark
 
@@ -287,13 +287,13 @@ PLANTS: Plants = {
     "K8": (AppliedIds, "__init__", _forget_applied),
     "K9": (Lists, "_updates", _whole_list),
     "K10": (Maps, "_updates", _only_set),
-    "K11": (Windowing, "unapplied", _all_of_them),
+    "K11": (StateKeeper, "unapplied", _all_of_them),
     "K12": (Timers, "_restored", _look_at_nothing),
     "K13": (loading, "_reads", _what_can_be_read),
     "K14": (HeldStates, "call_columns", _keep_what_failed),
     "K15": (SpilledBucket, "_write", _write_once),
     "K16": (Timers, "take_all", _those_by_event_time),
-    "K17": (Windowing, "release", _at_once),
+    "K17": (StateKeeper, "release", _at_once),
     "K18": (send, "Share", _not_back),
     "K19": (intake, "_living", _all_deliveries),
     "K20": (send, "laps_of", _one_more_lap),

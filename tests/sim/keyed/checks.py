@@ -22,13 +22,13 @@ from tests.sim.windows.failing import number_of
 from onyx.flow.groups.keys import shard_of
 from onyx.keyed.expiry import TOUCHED
 from onyx.keyed.timers import CLOCKS, TIMERS, Timer
+from onyx.keystate.buckets import InMemory
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Record, SetStates
 from onyx.program.keyed.states import KeyedStates
 from onyx.state.recovery import Recovered
+from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import Task
-from onyx.task.window_state.windowing import Windowing
-from onyx.windows.buckets import InMemory
-from onyx.windows.groups import Shards
-from onyx.windows.records import Record, SetStates
 
 if TYPE_CHECKING:
     from tests.sim.keyed.world import KeyedWorld
@@ -46,17 +46,17 @@ class KeyedChecks(Checks):
 
     # --- between two rounds ---------------------------------------------------------------------
 
-    def _check_held(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
-        shards = windowing.shards
+    def _check_held(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
+        shards = keeper.shards
         logged = self._restored(task, shards, recovered).freeze(shards)
-        owned = windowing.keyed.freeze(shards)
+        owned = keeper.keyed.freeze(shards)
         found = {shard: (contents(logged(shard)), contents(owned(shard))) for shard in shards}
         for shard, (stored, mine) in found.items():
             assert stored == mine, (
                 f"W5: {task.name}, shard {shard}: the log has {stored}, its owner {mine}"
             )
-        if windowing.firing is None:
-            self._check_dues(windowing.keyed, [mine for _, mine in found.values()])
+        if keeper.firing is None:
+            self._check_dues(keeper.keyed, [mine for _, mine in found.values()])
 
     def _restored(self, task: Task, shards: Sequence[int], recovered: Recovered) -> KeyedStates:
         its = task.runtime.program.keyed

@@ -44,23 +44,23 @@ from onyx.task.phases import send, write
 from onyx.task.phases.retries import ask_for_retries
 from onyx.task.source.partition import Partition
 from onyx.task.source.source import Source
-from onyx.task.window_state.chunks import Columns
-from onyx.task.window_state.windowing import Windowing
+from onyx.task.state.chunks import Columns
+from onyx.task.state.keeper import StateKeeper
 from onyx.windows import watermarks
 from onyx.windows.types.session import Session, SessionExtents
 from onyx.windows.watermarks import IDLE, Mark, Quiet
 
-_cut = Windowing.cut
-_fresh = Windowing.fresh
+_cut = StateKeeper.cut
+_fresh = StateKeeper.fresh
 _join = SessionExtents._join
-_take_durable = Windowing.take_durable
+_take_durable = StateKeeper.take_durable
 _retry = Partition.retry
 
 
-def _ack_early(windowing: Windowing) -> list[Columns]:
+def _ack_early(keeper: StateKeeper) -> list[Columns]:
     """B7: what is to be acked when the next chunk is durable is acked now."""
-    early, windowing._values = windowing._values, []
-    return _take_durable(windowing) + early
+    early, keeper._values = keeper._values, []
+    return _take_durable(keeper) + early
 
 
 def _no_fence(reader: Reader, key: LogKey, log: Listed) -> int:
@@ -91,12 +91,12 @@ def _complete_frontiers(source: Source) -> dict[int, int]:
     return {number: each.window.frontier for number, each in source.partitions.items()}
 
 
-def _send_early(windowing: Windowing, idle: bool) -> bool:
+def _send_early(keeper: StateKeeper, idle: bool) -> bool:
     """B20."""
-    began = _cut(windowing, idle)
-    appending = windowing.appends.current
+    began = _cut(keeper, idle)
+    appending = keeper.appends.current
     if began and appending is not None:
-        windowing.emissions.release(appending.emitted)
+        keeper.emissions.release(appending.emitted)
         appending.emitted = {}
     return began
 
@@ -115,14 +115,14 @@ def _any_version(
 
 
 def _count_as_applied(
-    windowing: Windowing, batch: Batch, withdrawn: Sequence[int]
+    keeper: StateKeeper, batch: Batch, withdrawn: Sequence[int]
 ) -> list[bool] | None:
     """B22."""
     if withdrawn and batch.roots is not None and batch.ids is not None:
         chosen = list(withdrawn)
-        assert windowing.state.applied is not None
-        windowing.state.applied.apply(batch.roots[chosen], batch.ids[chosen])
-    return _fresh(windowing, batch, withdrawn)
+        assert keeper.state.applied is not None
+        keeper.state.applied.apply(batch.roots[chosen], batch.ids[chosen])
+    return _fresh(keeper, batch, withdrawn)
 
 
 def _forget_resting(window: PendingWindow) -> list[Range]:
@@ -178,14 +178,14 @@ def _forget_before_read(partition: Partition, plugin: Input, clock: Clock) -> li
 
 
 PLANTS: Plants = {
-    "B7": (Windowing, "take_durable", _ack_early),
+    "B7": (StateKeeper, "take_durable", _ack_early),
     "B9": (Reader, "fence", _no_fence),
     "B13": (watermarks, "least", _greatest),
     "B14": (SessionExtents, "_join", _keep_both),
     "B19": (Source, "frontiers", _complete_frontiers),
-    "B20": (Windowing, "cut", _send_early),
+    "B20": (StateKeeper, "cut", _send_early),
     "B21": (Process, "on_acks", _any_version),
-    "B22": (Windowing, "fresh", _count_as_applied),
+    "B22": (StateKeeper, "fresh", _count_as_applied),
     "B23": (PendingWindow, "replay_all", _forget_resting),
     "B24": (send, "acked", ack_all),
     "B25": (write, "without", _count_as_written),

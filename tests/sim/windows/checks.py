@@ -26,6 +26,7 @@ from tests.sim.windows.violation import fatal
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import AllocationVersion, GroupId, PeerId
+from onyx.keystate.records import Fired, FiredGroups, FiringProgress, SetStates, TimerDue
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, unpack
 from onyx.log import job_documents
 from onyx.runs import Numbers, array_of
@@ -34,12 +35,11 @@ from onyx.state.chunk_codec import Kind as ChunkKind
 from onyx.state.chunks import EmittedRun
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import Recovered, recover
+from onyx.task.state.keeper import StateKeeper
+from onyx.task.state.runs import Run
 from onyx.task.table import Kind
 from onyx.task.task import Task
-from onyx.task.window_state.runs import Run
-from onyx.task.window_state.windowing import Windowing
 from onyx.transport.interface import Channel
-from onyx.windows.records import Fired, FiredGroups, FiringProgress, SetStates, TimerDue
 from onyx.windows.task_windows import TaskWindows
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ class Checks:
     def after_round(self) -> None:
         for task in self._tasks():
             self._check_watermark(task)
-            windowing = task.allocation.windowing
-            if windowing is not None and task.name == "gather":
-                self._check_sessions(windowing)
+            keeper = task.allocation.keeper
+            if keeper is not None and task.name == "gather":
+                self._check_sessions(keeper)
         if self._world.choice.random() < REPLAY_RATE:
             self._check_replay()
 
@@ -167,12 +167,12 @@ class Checks:
                 found = min(found, newest - story.disorder_ms)
         return found
 
-    def _check_sessions(self, windowing: Windowing) -> None:
+    def _check_sessions(self, keeper: StateKeeper) -> None:
         for window in self._world.story.windows("gather"):
             if window["type"] != "session":
                 continue
             groups: dict[Any, list[tuple[Any, Any]]] = {}
-            for each in windowing.windows.query(window["id"]):
+            for each in keeper.windows.query(window["id"]):
                 groups.setdefault(each.group, []).append((each.lower, each.upper))
             for group, sessions in groups.items():
                 self._check_gaps(window, group, sessions)
@@ -194,17 +194,17 @@ class Checks:
                 if task.name == name
                 and task.allocation.wiring.version == version
                 and task.allocation.ready
-                and task.allocation.windowing is not None
+                and task.allocation.keeper is not None
             ]
             if not owners or not self._world.storage.of(name).opened:
                 continue
             recovered = self._recovered(name, owners[0])
             self._check_known(name, recovered)
             for task in owners:
-                windowing = task.allocation.windowing
-                assert windowing is not None
-                if windowing.durable and task.work.batch is None:
-                    self._check_owner(task, windowing, recovered)
+                keeper = task.allocation.keeper
+                assert keeper is not None
+                if keeper.durable and task.work.batch is None:
+                    self._check_owner(task, keeper, recovered)
 
     def _recovered(self, name: str, task: Task) -> Recovered:
         """What a new owner of all shards finds."""
@@ -215,10 +215,10 @@ class Checks:
         state = self._world.settings.state
         return recover(store, self._world.job_id, name, version, 0, shards, state)
 
-    def _check_owner(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
-        self._check_held(task, windowing, recovered)
-        for shard in windowing.shards:
-            settled, pending = windowing.emissions.pending(shard)
+    def _check_owner(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
+        self._check_held(task, keeper, recovered)
+        for shard in keeper.shards:
+            settled, pending = keeper.emissions.pending(shard)
             stored = recovered.shards[shard]
             assert stored.settled <= settled, f"W5: {task.name} {shard}: settled {stored.settled}"
             left = [each for run in stored.emitted for each in _positions(run.first, run)]
@@ -229,15 +229,15 @@ class Checks:
                 f"its owner {mine}"
             )
 
-    def _check_held(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
+    def _check_held(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
         its = task.runtime.program.windowed
         assert its is not None
         grouped = its.group_key is not None
         again = TaskWindows(its.compiled, shard_of if grouped else lambda _: 0)
-        for shard in windowing.shards:
+        for shard in keeper.shards:
             for records in recovered.shards[shard].records():
                 again.restore(shard, records)
-            _same(task.name, shard, again.snapshot(shard), windowing.windows.snapshot(shard))
+            _same(task.name, shard, again.snapshot(shard), keeper.windows.snapshot(shard))
 
     def _check_known(self, task: str, recovered: Recovered) -> None:
         """Who takes over knows every segment applied that may come again."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from onyx.keystate.records import Record, StagedOutput
 from onyx.state.shard_state import ShardState
-from onyx.windows.records import Record, StagedOutput
 
 
 def notes(*values: Any) -> list[Record]:

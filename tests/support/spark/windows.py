@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.codec.records import decode_records, encode_records
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Record
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.objects.staged import write_list
 from onyx.spark.objects.upload import Upload, uploaded
@@ -48,8 +50,6 @@ from onyx.spark.windows.window import SparkWindow
 from onyx.storage.opening import location_of
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import Firing, Pages
-from onyx.windows.groups import Shards
-from onyx.windows.records import Record
 from onyx.windows.running import Make
 from onyx.windows.task_windows import TaskWindows
 

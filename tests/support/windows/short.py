@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.batch import as_dicts
+from onyx.keystate.buckets import Holder
+from onyx.keystate.groups import dump_key, dump_keys, hashable_keys
+from onyx.keystate.records import Record, SetArrays, SetSessionArrays, SetSessions, SetStates
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.arrays.key_table import unpacked
 from onyx.windows.arrays.session_records import sessions_of
-from onyx.windows.buckets import Holder
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import AnyFiring, Firing, FiringRows
-from onyx.windows.groups import dump_key, dump_keys, hashable_keys
-from onyx.windows.records import Record, SetArrays, SetSessionArrays, SetSessions, SetStates
 from onyx.windows.running import Make
 from onyx.windows.task_windows import TaskWindows
 

@@ -20,8 +20,8 @@ from onyx.codec.extents import encode_place
 from onyx.codec.selection_text import parse_bound, parse_key
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.windows.firing import Extent
-from onyx.windows.selection import EVERYTHING, Place, Selection
+from onyx.keystate.extents import Extent
+from onyx.keystate.selection import EVERYTHING, Place, Selection
 
 HOUR_MS = 3_600_000
 

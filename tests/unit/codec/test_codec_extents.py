@@ -19,9 +19,9 @@ from onyx.codec.extents import (
     encode_selection,
 )
 from onyx.errors import SegmentError, UserError
-from onyx.windows.firing import ALL, Extent
-from onyx.windows.inside import Inside
-from onyx.windows.selection import EVERYTHING, Place, Selection
+from onyx.keystate.extents import ALL, Extent
+from onyx.keystate.inside import Inside
+from onyx.keystate.selection import EVERYTHING, Place, Selection
 
 KEYS = [
     None, 5, -5, True, "5", "", b"\x00", [1, "a"], {"a": 1, "b": None}, date(2026, 1, 2),

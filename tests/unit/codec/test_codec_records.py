@@ -10,7 +10,7 @@ import pytest
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.errors import SegmentError
-from onyx.windows.records import (
+from onyx.keystate.records import (
     AddToSessions,
     AddUpdates,
     AnyRecord,

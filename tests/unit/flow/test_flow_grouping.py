@@ -15,8 +15,8 @@ from onyx.flow.groups.getters import ByKey, key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.groups.keys import key_bytes, key_hash
 from onyx.flow.segment_failure import Refusal
+from onyx.keystate.groups import hashable_key
 from onyx.model.job import CatalogEntry
-from onyx.windows.groups import hashable_key
 
 DISTINCT = [
     None, True, False, 0, 1, -1, 2**63, 0.5, 1e300, float("inf"), -1e-300, Decimal("0.1"), 0.1, 0.3,

@@ -14,13 +14,13 @@ from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.groups.keys import key_hash
 from onyx.joins.table import Table
+from onyx.keystate.coded import GroupKeys
+from onyx.keystate.uniqueness import UniqueKeys
 from onyx.model.job import CatalogEntry
 from onyx.program.reading.column_times import times_of
 from onyx.program.reading.time_values import newest_alike, time_of
 from onyx.windows.aggregations.collecting import CollectByKey
 from onyx.windows.aggregations.numbers import Max, Min
-from onyx.windows.coded import GroupKeys
-from onyx.windows.uniqueness import UniqueKeys
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SUMMER, WINTER = (datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=fold) for fold in (0, 1))

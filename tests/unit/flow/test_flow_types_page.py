@@ -35,6 +35,9 @@ from onyx.flow.groups.keys import key_bytes
 from onyx.flow.segment_failure import Refusal
 from onyx.joins.attaching import values_of
 from onyx.joins.table import Table
+from onyx.keystate.coded import GroupKeys
+from onyx.keystate.groups import group_value
+from onyx.keystate.records import SetStates
 from onyx.model.job import CatalogEntry
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.kafka.message_columns import ArrowMessages, ColumnMessages, Decoded
@@ -50,9 +53,6 @@ from onyx.program.reading.segment_times import SegmentTimes
 from onyx.sql.batches import Query
 from onyx.testing.columns_kit import read_columns
 from onyx.windows.assigning.coordinates import Coordinates
-from onyx.windows.coded import GroupKeys
-from onyx.windows.groups import group_value
-from onyx.windows.records import SetStates
 
 KEY = "k"
 MS_A_DAY, US_A_MS = 86_400_000, 1_000

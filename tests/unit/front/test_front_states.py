@@ -16,10 +16,10 @@ from onyx.codec.extents import encode_place
 from onyx.errors import Unavailable, UserError
 from onyx.front.app import App
 from onyx.front.states import AskedState, ShownState, StateForm
+from onyx.keystate.selection import EVERYTHING, Place, Selection
 from onyx.requests.caller import Caller
 from onyx.settings import HttpSettings, Settings, StateSettings
 from onyx.telemetry.interface import NULL_GROUP
-from onyx.windows.selection import EVERYTHING, Place, Selection
 
 TOKEN = {"authorization": "Bearer secret"}
 

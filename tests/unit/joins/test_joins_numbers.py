@@ -13,7 +13,7 @@ from onyx.flow.columns.values import to_array
 from onyx.joins.asked import AskedTable
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.table import Table
-from onyx.windows.selection import EVERYTHING
+from onyx.keystate.selection import EVERYTHING
 
 LARGE = [2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1]
 FRACTIONS = [0.25, 1.5, -1.5, 2.0**63, 1e30, float("inf")]

@@ -14,7 +14,7 @@ from onyx.flow.columns.values import to_array
 from onyx.joins.asked import AskedTable
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.table import Table
-from onyx.windows.selection import EVERYTHING
+from onyx.keystate.selection import EVERYTHING
 
 U64 = pa.uint64()
 MOMENT = datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=UTC)

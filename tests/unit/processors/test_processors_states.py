@@ -10,6 +10,8 @@ import pytest
 from tests.support.clocks import ManualClock
 
 from onyx.errors import UserFunctionError
+from onyx.keystate.buckets import InMemory
+from onyx.keystate.coded import GroupKeys
 from onyx.processors import Context, Inbox, Processor, traverse
 from onyx.program.processing import calls as calls_module
 from onyx.program.processing import states as module
@@ -19,8 +21,6 @@ from onyx.program.processing.snapshot import Snapshot
 from onyx.program.processing.states import ALL, ProcessorStates
 from onyx.program.processing.turns import Takes
 from onyx.program.processor import Parent, Processing
-from onyx.windows.buckets import InMemory
-from onyx.windows.coded import GroupKeys
 from onyx.windows.firing import Made, Pages
 
 OWN = [0, 1, 2, 3]

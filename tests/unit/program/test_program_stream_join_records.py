@@ -15,9 +15,9 @@ from onyx.flow.groups.keys import SHARDS
 from onyx.joins.streams.keyed_rows import KeyedRows
 from onyx.joins.streams.spans import LEFT, NO_WATERMARK, RIGHT, Side
 from onyx.joins.streams.stored import JOINED
+from onyx.keystate.records import JoinRows, Record
 from onyx.program.streams.keeping import Chronicle
 from onyx.program.streams.restoring import Restoring
-from onyx.windows.records import JoinRows, Record
 
 
 def keyed_rows(numbers: list[int], kind: pa.DataType | None = None) -> KeyedRows:

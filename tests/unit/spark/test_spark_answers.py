@@ -24,6 +24,8 @@ from onyx.client.window_view import Question, WindowView, asked_of
 from onyx.errors import Unavailable, UserError
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import JobId, PeerId
+from onyx.keystate.groups import hashable_keys
+from onyx.keystate.selection import Selection
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings, StateSettings
@@ -36,8 +38,6 @@ from onyx.state.recovery import recover
 from onyx.state.sharing import check_shared
 from onyx.storage.opening import location_of
 from onyx.windows.compile import compile_windows
-from onyx.windows.groups import hashable_keys
-from onyx.windows.selection import Selection
 from onyx.windows.task_windows import TaskWindows
 
 JOB = JobId("sums-1")

@@ -17,8 +17,8 @@ from tests.support.windows.short import shown, task_windows
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import key_hash
-from onyx.windows.coded import GroupKeys
-from onyx.windows.groups import hashable_keys
+from onyx.keystate.coded import GroupKeys
+from onyx.keystate.groups import hashable_keys
 
 pytestmark = pytest.mark.server
 SHARDS = 4

@@ -24,6 +24,7 @@ from onyx.client.state_reader import StateReader
 from onyx.client.window_view import Question, WindowView, asked_of
 from onyx.errors import Unavailable, UserError
 from onyx.ids import JobId, PeerId
+from onyx.keystate.selection import Selection
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings, StateSettings
@@ -31,7 +32,6 @@ from onyx.spark.driver.committed import Committed, commit
 from onyx.spark.driver.request import QueryBatch
 from onyx.state.opening import open_store
 from onyx.state.sharing import check_shared
-from onyx.windows.selection import Selection
 
 INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
 JOB = JobId("sums-1")

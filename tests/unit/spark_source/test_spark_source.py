@@ -18,6 +18,7 @@ from tests.support.servers.object_stores import ObjectStore
 from onyx.client.window_view import WindowView
 from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.keystate.extents import Extent
 from onyx.plugins.files.options import OutputOptions
 from onyx.plugins.files.output import FilesOutput
 from onyx.plugins.parts.listing import NotThere
@@ -30,7 +31,6 @@ from onyx.spark_source.options import SourceOptions, read_options
 from onyx.spark_source.outputs import output_at, readable
 from onyx.spark_source.readers import OutputReader
 from onyx.spark_source.rows import batches, count
-from onyx.windows.firing import Extent
 
 
 def output(path: Path, **options: Any) -> OutputFiles:

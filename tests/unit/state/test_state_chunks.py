@@ -16,6 +16,7 @@ from onyx.codec.values import decode_values
 from onyx.errors import SegmentError, StateError
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
+from onyx.keystate.records import AddUpdates, SetStates, StagedOutput
 from onyx.state.chunk_codec import (
     BLOCK_BYTES,
     FORMAT,
@@ -31,7 +32,6 @@ from onyx.state.chunks import Chunk, EmittedRun, ShardChange
 from onyx.state.emitted_codec import decode_emitted
 from onyx.state.local.spool import bytes_of
 from onyx.state.names import LogKey, TaskFolder
-from onyx.windows.records import AddUpdates, SetStates, StagedOutput
 
 PLACE = TaskFolder("flights", "hourly")
 KEY = LogKey(17, 2)

@@ -12,6 +12,7 @@ import pytest
 from tests.support.log.records import notes, notes_of
 
 from onyx.errors import Fenced, InvariantViolated, StateError, Unavailable
+from onyx.keystate.records import SetStates
 from onyx.settings import StateSettings
 from onyx.state import log as log_module
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange, Watermark
@@ -21,7 +22,6 @@ from onyx.state.recovery import Recovered, look, recover
 from onyx.storage.folder import Folder
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
-from onyx.windows.records import SetStates
 
 SETTINGS = StateSettings()
 PLACE = TaskFolder("job", "task")

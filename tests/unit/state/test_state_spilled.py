@@ -17,11 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.examples import examples
 
 from onyx.errors import SettingsError
+from onyx.keystate.buckets import Bucket, Form
+from onyx.keystate.groups import Shards, group_value, hashable_key, load_key
 from onyx.settings import StateSettings
 from onyx.state.local.scratch import Scratch, scratch_folder
 from onyx.state.local.spilled import PAGE, FrozenSpill, Spill, SpilledBucket
-from onyx.windows.buckets import Bucket, Form
-from onyx.windows.groups import Shards, group_value, hashable_key, load_key
 
 SHARDS = 3
 VALUES = ("a", "b", 0, -7, b"a", None, ["a", 1], {"k": [None]}, True, "long" * 40)

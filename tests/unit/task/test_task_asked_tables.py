@@ -12,10 +12,10 @@ from tests.support.jobs.bench import JOB, Bench, chain
 from onyx.client.states.named import state_named
 from onyx.codec.extents import decode_extents, encode_selection
 from onyx.ids import GroupId
+from onyx.keystate.extents import ALL
+from onyx.keystate.selection import Selection
 from onyx.task.messages import Query
 from onyx.transport.state_queries import TABLE, StateAnswer, StateQuery
-from onyx.windows.firing import ALL
-from onyx.windows.selection import Selection
 
 SEEN = [{"place": n % 3, "who": f"w{n}", "n": n} for n in range(9)]
 ROWS = "".join(f'{{"where": {n % 3}, "name": "w{n}", "rank": {n}}}\n' for n in range(7))

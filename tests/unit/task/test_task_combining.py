@@ -141,7 +141,7 @@ def test_what_was_applied_in_part_is_read_again_as_segments(
     monkeypatch.setattr(receiving, "ask_again", noted)
     bench = Bench(of("dicts", read={"maxPending": 60}), FUNCTIONS)
     bench.start()
-    while not bench.task("add").allocation.windowing.state.applied.columns()[0].size:
+    while not bench.task("add").allocation.keeper.state.applied.columns()[0].size:
         bench.round(["read", "pass", "add"])  # no output acks, so nothing completes
     bench.crash(bench.task("read"))
     bench.task("pass").runtime.sizing.segments_max = 30

@@ -16,11 +16,11 @@ import onyx
 from onyx.codec.extents import decode_extents, encode_selection
 from onyx.errors import UserError
 from onyx.ids import GroupId
+from onyx.keystate.selection import Selection
 from onyx.program.phases import Phase
 from onyx.settings import Settings, StateSettings
 from onyx.task.messages import Query
 from onyx.transport.state_queries import StateAnswer, StateQuery
-from onyx.windows.selection import Selection
 
 EVENTS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 STATE = {"seen": "value[int]", "last": "map[str, int]", "events": "list[int]"}
@@ -299,7 +299,7 @@ def test_a_state_is_asked_between_two_steps() -> None:
     bench = bench_of(peers=1)
     for _ in range(40):
         bench.round()
-    held = bench.task("track").allocation.windowing.held
+    held = bench.task("track").allocation.keeper.held
     found = {each.group: each.state for each in held.query("track.seen")}
     assert found
     assert all(count <= len(EXPECTED[word]) for word, count in found.items())

@@ -15,11 +15,11 @@ from tests.support.jobs.bench import JOB, Bench
 
 from onyx.codec.extents import decode_extents, encode_selection
 from onyx.ids import GroupId
+from onyx.keystate.inside import Inside
+from onyx.keystate.selection import Selection
 from onyx.settings import Settings, StateSettings
 from onyx.task.messages import Query
 from onyx.transport.state_queries import StateAnswer, StateQuery
-from onyx.windows.inside import Inside
-from onyx.windows.selection import Selection
 
 EVENTS = [{"n": n, "word": "abc"[n * n % 3], "page": f"p{n % 4}"} for n in range(48)]
 STATE = {

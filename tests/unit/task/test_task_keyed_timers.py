@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.jobs.bench import Bench
 
-from onyx.task.window_state.windowing import Windowing
+from onyx.task.state.keeper import StateKeeper
 
 EVENTS = [{"n": n, "user": "abc"[n % 3], "time": n * 1_000} for n in range(60)]
 GAP_MS = 5_000
@@ -250,8 +250,8 @@ def test_states_that_go_after_the_end_are_gone_from_the_log_as_well() -> None:
     bench = bench_of(visit, lambda timer, state: None, EVENTS, stateTtl="1 minute")
     tasks = [bench.task("visit", number) for number in (0, 1)]
 
-    def held() -> list[Windowing]:
-        return [task.allocation.windowing for task in tasks if task.allocation.windowing]
+    def held() -> list[StateKeeper]:
+        return [task.allocation.keeper for task in tasks if task.allocation.keeper]
 
     bench.settle()
     assert [each.ended for each in held()] == [True, True]

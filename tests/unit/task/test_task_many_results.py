@@ -75,7 +75,7 @@ def sizes_of(bench: Bench) -> list[int]:
     """How many segments each batch has that the task sends, as it sends them."""
     sizes: list[int] = []
     bench.start()
-    emissions = bench.task("make").allocation.windowing.emissions
+    emissions = bench.task("make").allocation.keeper.emissions
     read = emissions.read
 
     def noted(most: int) -> Any:

@@ -12,10 +12,10 @@ from tests.support.clocks import ManualClock
 from tests.support.jobs.bench import Bench
 
 from onyx.settings import Settings, StateSettings
+from onyx.task.state import emissions as bounds
+from onyx.task.state.emissions import Emissions
+from onyx.task.state.runs import Run
 from onyx.task.task import Task
-from onyx.task.window_state import emissions as bounds
-from onyx.task.window_state.emissions import Emissions
-from onyx.task.window_state.runs import Run
 
 GROUPS = 23
 SEGMENTS = [{"n": n, "key": f"key-{n * n % GROUPS}", "time": n * 100} for n in range(60)]
@@ -78,8 +78,8 @@ def go_on(bench: Bench, until: Callable[[], bool]) -> None:
 
 
 def is_firing(task: Task) -> bool:
-    windowing = task.allocation.windowing if task.wired else None
-    return windowing is not None and windowing.firing is not None
+    keeper = task.allocation.keeper if task.wired else None
+    return keeper is not None and keeper.firing is not None
 
 
 @pytest.mark.parametrize("refinement", ["accumulating", "discarding"])
@@ -111,8 +111,8 @@ def test_the_next_page_waits_for_what_was_emitted(monkeypatch: pytest.MonkeyPatc
     def watch() -> bool:
         nonlocal most
         for task in counting(bench):
-            if task.wired and task.allocation.windowing is not None:
-                most = max(most, task.allocation.windowing.emissions.unsettled)
+            if task.wired and task.allocation.keeper is not None:
+                most = max(most, task.allocation.keeper.emissions.unsettled)
         return bench.completed
 
     go_on(bench, watch)

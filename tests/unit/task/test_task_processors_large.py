@@ -15,7 +15,7 @@ from tests.support.jobs.bench import Bench
 from onyx.processors import Inbox, Processor, Traverser, traverse
 from onyx.program.processing import calls, history, outboxes
 from onyx.settings import Settings
-from onyx.task.window_state import emissions
+from onyx.task.state import emissions
 
 ITEMS = [{"n": n, "many": 7 if n % 4 else 150, "key": "ab"[n % 2]} for n in range(12)]
 MADE = Counter((each["n"], i) for each in ITEMS for i in range(each["many"]))
@@ -134,8 +134,8 @@ def until(bench: Bench, condition: Callable[[], bool]) -> Iterator[None]:
 
 def is_inside(bench: Bench) -> bool:
     """Whether some of what is made of an item has arrived, and more will be made."""
-    windowing = bench.task("make").allocation.windowing
-    return bool(windowing is not None and windowing.held.unfinished and bench.written("write"))
+    keeper = bench.task("make").allocation.keeper
+    return bool(keeper is not None and keeper.held.unfinished and bench.written("write"))
 
 
 def made(bench: Bench) -> Counter[tuple[int, int]]:
@@ -225,7 +225,7 @@ def test_no_more_is_made_of_an_item_than_may_be_on_its_way(
     bench.start()
     most = 0
     for _ in until(bench, lambda: bench.completed):
-        most = max(most, bench.task("make").allocation.windowing.emissions.unsettled)
+        most = max(most, bench.task("make").allocation.keeper.emissions.unsettled)
     assert made(bench) == MADE
     assert 50 < most <= 50 + 40 + 2 * 8
 

@@ -13,11 +13,11 @@ from tests.support.jobs.bench import JOB, Bench
 from onyx.codec.extents import decode_extents, encode_selection
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId
+from onyx.keystate.extents import ALL
+from onyx.keystate.selection import Place, Selection
 from onyx.task.messages import Query
 from onyx.task.task import Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
-from onyx.windows.firing import ALL
-from onyx.windows.selection import Place, Selection
 
 WORDS = [{"word": "abc"[n % 3], "n": n} for n in range(30)]
 SPEC: dict[str, Any] = {

@@ -17,7 +17,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import Trigger, Window
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.settings import StateSettings
-from onyx.task.windowed import fire
+from onyx.task.stateful import fire
 from onyx.windows import fires
 from onyx.windows.firing import FiringRows
 
@@ -167,14 +167,14 @@ def test_groups_of_rows_count_one_by_one_towards_a_page(monkeypatch: pytest.Monk
     rows = Columns(pa.record_batch({"group": list("abcd")}))
     window, trigger = Window("w", "count", "global", "count"), Trigger("w", "timer", emit="rows")
     run = [FiringRows(window, trigger, "timer-tick", True, rows, {0: slice(0, 4)})]
-    windowing: Any = SimpleNamespace(
+    keeper: Any = SimpleNamespace(
         calls=TriggerCalls("count", {}, {}, columns=True),
         clock=ManualClock(),
         firing=None,
         settings=StateSettings(firings_page_max=6),
         emissions=SimpleNamespace(full=False),
     )
-    fire.fire(windowing, lambda: iter([run] * 5))
+    fire.fire(keeper, lambda: iter([run] * 5))
     assert len(carried) == 2, "eight groups are a page, where six are enough"
 
 

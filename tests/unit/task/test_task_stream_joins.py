@@ -12,8 +12,8 @@ from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench
 from tests.support.stream_joins import Plain, counted
 
+from onyx.keystate.extents import Extent
 from onyx.settings import Settings, StateSettings
-from onyx.windows.firing import Extent
 
 LEFT = [{"id": n % 7, "at": n * 1_000, "n": n} for n in range(60)]
 RIGHT = [{"of": n % 9, "at": n * 1_500, "m": n} for n in range(40)]
@@ -193,8 +193,8 @@ def test_rows_that_are_of_use_are_told(columns: bool) -> None:
     found: list[Extent] = []
     while not found:
         bench.round()
-        windowing = bench.task("join").allocation.windowing
-        found = windowing.held.query("join")
+        keeper = bench.task("join").allocation.keeper
+        found = keeper.held.query("join")
     for each in found:
         assert each.lower == each.upper
         for side, rows, key in (("left", LEFT, "id"), ("right", RIGHT, "of")):

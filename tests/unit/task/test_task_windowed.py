@@ -167,13 +167,13 @@ def test_timers_do_not_fire_after_the_end() -> None:
     bench = Bench(spec(trigger=timer), FUNCTIONS)
     bench.start()
     bench.settle(["read", "count"])
-    windowing = bench.task("count").allocation.windowing
-    assert windowing is not None
-    assert set(windowing.shards) == windowing.closed
-    emitted = windowing.emissions.added
+    keeper = bench.task("count").allocation.keeper
+    assert keeper is not None
+    assert set(keeper.shards) == keeper.closed
+    emitted = keeper.emissions.added
     bench.clock.advance(10.0)
     bench.settle(["read", "count"])
-    assert windowing.emissions.added == emitted == len(EXPECTED)
+    assert keeper.emissions.added == emitted == len(EXPECTED)
 
 
 def test_a_task_ends_though_control_items_keep_coming() -> None:

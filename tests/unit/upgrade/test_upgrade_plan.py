@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from onyx.keystate.records import SetStates, SetTriggerStates, TimerDue, WatermarkReached
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.upgrade.compatibility import input_doubt
 from onyx.upgrade.plan import plan, upgrading
 from onyx.upgrade.translation import Translation, numbers
-from onyx.windows.records import SetStates, SetTriggerStates, TimerDue, WatermarkReached
 
 Spec = dict[str, Any]
 OLD: Spec = {

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from onyx.keystate.records import SetStates
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.upgrade.plan import plan
 from onyx.upgrade.translation import Translation
-from onyx.windows.records import SetStates
 
 HEAD = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
 READ = {"type": "input", "plugin": "sequence", "options": {"segments": []}}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from onyx.keystate.records import JoinRows, JoinSchema, SetStates, WatermarkReached
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.upgrade.plan import plan
 from onyx.upgrade.translation import Translation
-from onyx.windows.records import JoinRows, JoinSchema, SetStates, WatermarkReached
 
 OLD: dict[str, Any] = {
     "guarantee": "exactly-once",

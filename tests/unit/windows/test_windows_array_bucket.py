@@ -10,14 +10,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.support.examples import examples
 from tests.support.windows.short import plain
 
+from onyx.keystate.coded import Groups
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import DeleteGroups, SetStates
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.count import Count
 from onyx.windows.aggregations.numbers import Average, Max, Sum
 from onyx.windows.arrays import rows as rows_module
 from onyx.windows.arrays.bucket import ArrayBucket
-from onyx.windows.coded import Groups
-from onyx.windows.groups import Shards
-from onyx.windows.records import DeleteGroups, SetStates
 
 AGGREGATIONS = [Count(), Sum("", "v"), Max("", "v", 3), Average("", "v")]
 KEYS = st.integers(0, 9)

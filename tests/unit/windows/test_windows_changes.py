@@ -5,7 +5,7 @@ from tests.support.windows.short import WATERMARK, add, add_grouped, held, shown
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.errors import UserError
-from onyx.windows.records import AddToSessions, AddUpdates, ClearExtent, SetStates
+from onyx.keystate.records import AddToSessions, AddUpdates, ClearExtent, SetStates
 
 ACCUMULATING = {"type": "watermark", "refinement": "accumulating"}
 SESSION = {"type": "session", "timeout_gap": (5, "elements")}

@@ -9,8 +9,8 @@ from tests.support.windows.short import shown, task_windows
 from onyx.flow.columns import record_batch
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
-from onyx.windows.coded import GroupKeys
-from onyx.windows.groups import hashable_keys
+from onyx.keystate.coded import GroupKeys
+from onyx.keystate.groups import hashable_keys
 
 SHAPES = {
     "fixed": {"type": "fixed", "range": (10, "elements")},

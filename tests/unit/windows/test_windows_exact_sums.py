@@ -10,10 +10,10 @@ import pytest
 from onyx.codec.records import decode_records, encode_records
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import from_dicts
+from onyx.keystate.coded import Groups
+from onyx.keystate.records import SetStates
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.numbers import Average, Max, Sum
-from onyx.windows.coded import Groups
-from onyx.windows.records import SetStates
 
 LARGE = list(map(Decimal, ["12345678901234567890123456789.5", "0.0000000001", "-1e30", "0.25"]))
 

@@ -4,8 +4,8 @@ import pytest
 from tests.support.windows.short import WATERMARK, add, add_grouped, held, shown, task_windows
 
 from onyx.errors import UserError, UserFunctionError
-from onyx.windows.records import SetSessions, WatermarkReached
-from onyx.windows.selection import Selection
+from onyx.keystate.records import SetSessions, WatermarkReached
+from onyx.keystate.selection import Selection
 
 ACCUMULATING = {"type": "watermark", "refinement": "accumulating"}
 SESSION = {"type": "session", "timeout_gap": (5, "elements")}

@@ -15,12 +15,9 @@ from tests.support.examples import examples
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import shard_of
-from onyx.model.job import CatalogEntry, Job, Trigger, Window
-from onyx.windows.arrays.joined_records import joined
-from onyx.windows.coded import GroupKeys
-from onyx.windows.compile import compile_windows
-from onyx.windows.groups import hashable_keys
-from onyx.windows.records import (
+from onyx.keystate.coded import GroupKeys
+from onyx.keystate.groups import hashable_keys
+from onyx.keystate.records import (
     ClearExtent,
     DeleteGroups,
     Record,
@@ -29,6 +26,9 @@ from onyx.windows.records import (
     SetStates,
     WatermarkReached,
 )
+from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.windows.arrays.joined_records import joined
+from onyx.windows.compile import compile_windows
 from onyx.windows.task_windows import TaskWindows
 
 MINUTE_MS = 60_000

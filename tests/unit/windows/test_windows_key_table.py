@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.flow.groups.hashes import column_hashes
+from onyx.keystate.coded import Groups
+from onyx.keystate.groups import hashable_key
 from onyx.windows.arrays import key_table, key_values
 from onyx.windows.arrays.key_table import AnyKeys, HashedKeys, table_for, unpacked
-from onyx.windows.coded import Groups
-from onyx.windows.groups import hashable_key
 
 INTS = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
 TEXT = st.text(alphabet="ab\0é漢", max_size=70)

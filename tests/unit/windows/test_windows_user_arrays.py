@@ -12,7 +12,7 @@ from tests.support.windows.short import WATERMARK, add_grouped, shown, task_wind
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
-from onyx.windows.coded import GroupKeys
+from onyx.keystate.coded import GroupKeys
 
 ROWS = [{"at": n, "k": "ab"[n % 2], "v": n} for n in range(5)]
 

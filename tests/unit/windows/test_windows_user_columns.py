@@ -6,7 +6,7 @@ from tests.support.windows.short import WATERMARK, held, task_windows
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.columns.record_batch import from_dicts
-from onyx.windows.coded import Groups
+from onyx.keystate.coded import Groups
 
 SEGMENTS = [
     {"at": 1, "v": 3, "k": "a"},

@@ -12,7 +12,7 @@ from rich.text import Text
 from onyx.client.state_batches import shown
 from onyx.client.states.state import State
 from onyx.client.window_view import WindowView
-from onyx.windows.firing import Number
+from onyx.keystate.extents import Number
 
 STATE_CHARS_MAX = 1_000
 """Length of a state in the table; JSON has all of it."""

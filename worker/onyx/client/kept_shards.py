@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from onyx.client.states.state import Restored
 from onyx.client.window_view import Question
+from onyx.keystate.answers import Answer, merge
 from onyx.state.shard_state import ShardState
-from onyx.windows.answers import Answer, merge
 
 KeptShards = Mapping[int, ShardState]
 """By their numbers."""

@@ -22,12 +22,12 @@ from onyx.client.reader import JobReader
 from onyx.client.states.state import State
 from onyx.client.window_view import Question, asked_of
 from onyx.errors import Unavailable
+from onyx.keystate.answers import Answer
 from onyx.model.job import Job
 from onyx.resolve import Resolver
 from onyx.settings import Settings
 from onyx.spark.windows.spool import spool_of
 from onyx.state.recovery import look
-from onyx.windows.answers import Answer
 
 
 class KeptStates:

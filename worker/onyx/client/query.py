@@ -11,13 +11,13 @@ from onyx.client.reader import JobReader
 from onyx.client.state_reader import TIMEOUT_S, StateReader
 from onyx.client.window_view import EXTENTS_DEFAULT, Question, WindowView
 from onyx.ids import JobId
+from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.requests.client_token import ClientToken
 from onyx.seams import SystemClock
 from onyx.settings import Settings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_asking import ask
 from onyx.transport.state_queries import StateAnswer, StateQuery
-from onyx.windows.selection import EVERYTHING, Selection
 
 
 def state_reader(

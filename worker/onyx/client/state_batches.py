@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from onyx.flow.columns.values import MISMATCH, to_array
-from onyx.windows.firing import Extent, Number
+from onyx.keystate.extents import Extent, Number
 
 _TIME = pa.timestamp("ms", tz="UTC")
 

@@ -28,11 +28,11 @@ from onyx.client.window_view import Question, WindowView, asked_of, view_of
 from onyx.codec.extents import decode_extents, encode_selection
 from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion
+from onyx.keystate.answers import Answer, merge
 from onyx.model.job import Job
 from onyx.seams import Clock, SystemClock
 from onyx.task.channels.wiring import Site
 from onyx.transport.state_queries import StateAnswer, StateQuery
-from onyx.windows.answers import Answer, merge
 
 TIMEOUT_S = 10.0
 """Until then a question is repeated that nobody could answer, as while a job is re-allocated."""

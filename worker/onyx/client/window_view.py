@@ -10,11 +10,11 @@ from onyx.client.states.named import state_named
 from onyx.client.states.state import State
 from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.keystate.answers import Answer
+from onyx.keystate.extents import Extent
+from onyx.keystate.selection import EVERYTHING, Place, Selection, place_of
 from onyx.model.job import Job
 from onyx.transport.state_queries import EXTENTS_MAX
-from onyx.windows.answers import Answer
-from onyx.windows.firing import Extent
-from onyx.windows.selection import EVERYTHING, Place, Selection, place_of
 
 EXTENTS_DEFAULT = 10_000
 

@@ -20,11 +20,11 @@ import msgspec
 
 from onyx.codec.kinds import packed, unpacked
 from onyx.errors import SegmentError, UserError
+from onyx.keystate.extents import ALL, Extent
+from onyx.keystate.groups import dump_key, group_value, hashable_key, load_key
+from onyx.keystate.inside import Inside
+from onyx.keystate.selection import Place, Selection
 from onyx.structs import UNREADABLE
-from onyx.windows.firing import ALL, Extent
-from onyx.windows.groups import dump_key, group_value, hashable_key, load_key
-from onyx.windows.inside import Inside
-from onyx.windows.selection import Place, Selection
 
 _ARRAY_32 = b"\xdd"
 _encoder = msgspec.msgpack.Encoder()

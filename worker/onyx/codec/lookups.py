@@ -11,7 +11,7 @@ from typing import Any
 
 from onyx.codec.values import decode_values, encode_values
 from onyx.errors import SegmentError
-from onyx.windows.groups import dump_keys, load_keys
+from onyx.keystate.groups import dump_keys, load_keys
 
 
 def key_pieces(keys: list[Any], bytes_max: int) -> Iterator[tuple[list[Any], bytes]]:

@@ -1,4 +1,4 @@
-"""Records of state logs (`windows/records`) as bytes: one msgpack array of tagged arrays.
+"""Records of state logs (`keystate/records`) as bytes: one msgpack array of tagged arrays.
 
 The values in a record have the types and limits of segments' values (`kinds`), and all of them are
 checked. Keys of dicts may be of any of these types, because only the aggregation that made a state
@@ -16,8 +16,8 @@ from msgspec.structs import astuple
 from onyx.codec.kinds import packed, unpacked
 from onyx.codec.values import WRONG, all_native, unencodable
 from onyx.errors import SegmentError
+from onyx.keystate.records import AnyRecord, Record, WindowRecord
 from onyx.structs import UNREADABLE
-from onyx.windows.records import AnyRecord, Record, WindowRecord
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyRecord], ext_hook=unpacked)

@@ -9,9 +9,9 @@ from typing import Any
 
 from onyx.codec.extents import decode_place
 from onyx.errors import UserError
-from onyx.windows.firing import ALL, Number
-from onyx.windows.inside import Inside
-from onyx.windows.selection import Selection
+from onyx.keystate.extents import ALL, Number
+from onyx.keystate.inside import Inside
+from onyx.keystate.selection import Selection
 
 
 def parse_key(text: str) -> Any:

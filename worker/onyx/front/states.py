@@ -19,10 +19,10 @@ from onyx.codec.selection_text import selection
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.front.asked import caller_of, headers_of, parameters_of, timeout_of
 from onyx.front.authorizing import raise_refusal
+from onyx.keystate.selection import Selection
 from onyx.requests.caller import NOBODY, Caller
 from onyx.requests.tokens import Tokens
 from onyx.serving.replies import Rejected, Reply, after
-from onyx.windows.selection import Selection
 
 EXTENTS_DEFAULT = 1_000
 EXTENTS_MAX = 10_000

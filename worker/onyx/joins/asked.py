@@ -1,6 +1,6 @@
 """What questions see of a table: its rows by key, each version of a row with its extent of time.
 
-Rows are in the order of answers (`windows/selection`), so what a question is about lies together,
+Rows are in the order of answers (`keystate/selection`), so what a question is about lies together,
 and a page costs as much as it has rows. The order is made when somebody first asks, once for each
 time that the table is read.
 """
@@ -20,9 +20,9 @@ from onyx.flow.columns.record_batch import Row, to_dicts
 from onyx.flow.columns.values import python_values
 from onyx.joins.keys import beyond, kind_of, plain
 from onyx.joins.table import Table
-from onyx.windows.firing import ALL, FROM, TO, Extent, Number
-from onyx.windows.groups import group_value, hashable_key
-from onyx.windows.selection import Selection, place
+from onyx.keystate.extents import ALL, FROM, TO, Extent, Number
+from onyx.keystate.groups import group_value, hashable_key
+from onyx.keystate.selection import Selection, place
 
 ROWS_AT_ONCE = 1_024
 
@@ -128,6 +128,6 @@ class AskedTable:
 
 
 def _in_columns(key: pa.Array) -> bool:
-    """Whether groups are in the order of a column (`windows/selection`)."""
+    """Whether groups are in the order of a column (`keystate/selection`)."""
     kind = kind_of(key.type)
     return kind == "text" or (kind == "number" and beyond(key) is None)

@@ -1,7 +1,7 @@
 """What another task keeps by key, for the groups of one batch: as it is, for dicts, and as rows
 with one column, for columns.
 
-Groups are equal here as they are in the task that keeps them (`windows.groups`): the row of a
+Groups are equal here as they are in the task that keeps them (`keystate.groups`): the row of a
 segment is found by its group, and not by the type that its key has in a column.
 """
 
@@ -23,7 +23,7 @@ from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.segment import Segment
 from onyx.joins.attaching import default_of, values_of
 from onyx.joins.keys import NONE, kind_of
-from onyx.windows.groups import group_value, hashable_key
+from onyx.keystate.groups import group_value, hashable_key
 
 Parts = tuple[Any, ...]
 """The values of the parts of a key."""

@@ -23,8 +23,8 @@ from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.values import python_values
 from onyx.flow.groups.keys import key_bytes
+from onyx.keystate.coded import Groups
 from onyx.windows.arrays.key_table import HashedKeys, table_for
-from onyx.windows.coded import Groups
 
 NONE = -1
 """In the place of a number: there is none."""

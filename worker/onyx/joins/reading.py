@@ -14,7 +14,7 @@ from onyx.flow.segment import Segment
 from onyx.flow.segment_failure import JoinRefusal, SegmentFailure
 from onyx.joins.enrichment import OCCUPIED, Enrichment, Joined
 from onyx.joins.kept import Kept
-from onyx.windows.copies import copied
+from onyx.keystate.copies import copied
 
 _MISSING = object()
 

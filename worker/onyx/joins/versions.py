@@ -17,7 +17,7 @@ from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
 from onyx.joins.axis import Axis, Moments
 from onyx.joins.keys import NONE, kind_of
-from onyx.windows.firing import Number
+from onyx.keystate.extents import Number
 
 _US_PER_MS, _MS_PER_DAY = 1_000, 86_400_000
 _TIMES = ("null", "number", "date", "timestamp", "time", "duration")

@@ -9,11 +9,11 @@ from typing import Any
 
 from onyx.keyed.states import States
 from onyx.keyed.store import KeyedStore
+from onyx.keystate.extents import ALL, FROM, TO, Extent, Number
+from onyx.keystate.groups import Shards, group_value, hashable_key
+from onyx.keystate.records import Record, of_window
+from onyx.keystate.selection import Selection, place
 from onyx.model.state_types import StateType
-from onyx.windows.firing import ALL, FROM, TO, Extent, Number
-from onyx.windows.groups import Shards, group_value, hashable_key
-from onyx.windows.records import Record, of_window
-from onyx.windows.selection import Selection, place
 
 Keyed = tuple[Any, Number, Number]
 """A key, with the bounds of its extent."""

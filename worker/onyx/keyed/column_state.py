@@ -16,9 +16,9 @@ import pyarrow as pa
 from onyx.errors import UserFunctionError, describe_type
 from onyx.keyed.checks import Check
 from onyx.keyed.states import Values
+from onyx.keystate.coded import Groups
+from onyx.keystate.groups import group_value
 from onyx.model.state_types import ValueType
-from onyx.windows.coded import Groups
-from onyx.windows.groups import group_value
 
 _PLAIN: dict[str, pa.DataType] = {
     "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "str": pa.string(),

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any
 
-from onyx.windows.buckets import Bucket, Form, Holder
-from onyx.windows.dues import Dues
-from onyx.windows.groups import Shards
+from onyx.keystate.buckets import Bucket, Form, Holder
+from onyx.keystate.dues import Dues
+from onyx.keystate.groups import Shards
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000

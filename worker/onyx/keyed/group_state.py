@@ -13,7 +13,7 @@ from onyx.errors import UserFunctionError, describe_type
 from onyx.keyed.changes import Changes
 from onyx.keyed.timers import CLOCKS, Clock, Timers
 from onyx.keyed.views import View
-from onyx.windows.groups import group_value
+from onyx.keystate.groups import group_value
 
 _TIMES_MS = range(-(2**53), 2**53)
 
@@ -49,7 +49,7 @@ class GroupState:
         """How many would have been."""
 
     def turn_to(self, group: Any) -> None:
-        """The states of this group from now on (`windows.groups.hashable_key`)."""
+        """The states of this group from now on (`keystate.groups.hashable_key`)."""
         self._group = group
         for view in self._views:
             view.group = group

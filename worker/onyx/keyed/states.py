@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from onyx.windows.buckets import Bucket, Form, Frozen, Holder
-from onyx.windows.groups import Keys, Shards, dump_key, dump_keys, load_key, load_keys
-from onyx.windows.records import (
+from onyx.keystate.buckets import Bucket, Form, Frozen, Holder
+from onyx.keystate.groups import Keys, Shards, dump_key, dump_keys, load_key, load_keys
+from onyx.keystate.records import (
     AddUpdates,
     DeleteGroups,
     Record,
@@ -34,7 +34,7 @@ def _alike(value: Any) -> Any:
 
 
 class States(ABC):
-    """The state of one name, by key (`windows.groups.hashable_key`)."""
+    """The state of one name, by key (`keystate.groups.hashable_key`)."""
 
     def __init__(self, name: str, form: Form, shards: Shards, holder: Holder) -> None:
         self.name = name

@@ -1,7 +1,7 @@
 """The keyed state of one task on one peer, over the shards of state that the peer owns.
 
 States have names and are made once, before anything is restored. Records are those of windows
-(`windows.records`) with the name of a state in place of that of a window, so the state log,
+(`keystate.records`) with the name of a state in place of that of a window, so the state log,
 upgrades and readers know no second format. A name that begins with a dot is Onyx's own.
 
 When a call raises, the state is between two batches and must be restored before it is used again.
@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from onyx.errors import UserError
 from onyx.keyed.states import Lists, Maps, States, Values
-from onyx.windows.buckets import Holder, InMemory
-from onyx.windows.groups import Shards
-from onyx.windows.records import Record, Records, WindowRecord
+from onyx.keystate.buckets import Holder, InMemory
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Record, Records, WindowRecord
 
 Kind = TypeVar("Kind", bound=States)
 

@@ -22,7 +22,7 @@ class Timer(NamedTuple):
     """A timer that is due."""
 
     key: Any
-    """The key in the form that states have (`windows.groups.hashable_key`)."""
+    """The key in the form that states have (`keystate.groups.hashable_key`)."""
     name: str
     clock: Clock
     due_ms: int

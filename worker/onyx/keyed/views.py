@@ -13,7 +13,7 @@ from onyx.errors import UserFunctionError, describe_type
 from onyx.keyed.changes import Changes
 from onyx.keyed.checks import Check
 from onyx.keyed.states import ABSENT, Lists, Maps, Values
-from onyx.windows.copies import copied
+from onyx.keystate.copies import copied
 
 
 class ValueView:

@@ -10,8 +10,8 @@ from onyx.flow.batch import Batch, Segment, Segments, as_given, joined
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.joins.streams.looked import Looked
+from onyx.keystate.coded import Keyed
 from onyx.returning import Returned
-from onyx.windows.coded import Keyed
 from onyx.windows.prepared import Prepared
 
 

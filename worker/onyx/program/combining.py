@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
+from onyx.keystate.coded import different, keyed
+from onyx.keystate.records import StatesRecord
 from onyx.model.job import CatalogEntry
 from onyx.program.prepare import groups_of, prepared_for
 from onyx.program.windows import Windowed
-from onyx.windows.coded import different, keyed
 from onyx.windows.prepared import Prepared
-from onyx.windows.records import StatesRecord
 from onyx.windows.task_windows import TaskWindows
 
 SEGMENTS_A_GROUP_MIN = 2

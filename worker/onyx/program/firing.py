@@ -12,40 +12,40 @@ from onyx.windows.firing import AnyFiring, Firing, FiringRows, Made
 from onyx.windows.firing_rows import rows_of
 
 
-def carry_out(windowing: Emitting, fired: Iterable[AnyFiring]) -> None:
+def carry_out(keeper: Emitting, fired: Iterable[AnyFiring]) -> None:
     """Call the users' functions: `sync` at once; and what `emit` gives is sent when durable. What
     was emitted of single groups is looked at as a whole: thousands fire at the end of a job."""
-    calls = windowing.calls
+    calls = keeper.calls
     emitted: dict[int, list[Emitted]] = {}
     with calls.failures():
         for firing in _together(calls, fired):
             if isinstance(firing, FiringRows):
-                for shard, segments in _of_rows(windowing, firing):
-                    windowing.emit(shard, segments)
+                for shard, segments in _of_rows(keeper, firing):
+                    keeper.emit(shard, segments)
             elif isinstance(firing, Made):
-                if firing.shard not in windowing.closed:
-                    windowing.emit(*firing)
+                if firing.shard not in keeper.closed:
+                    keeper.emit(*firing)
                 else:
-                    windowing.changed(1)  # the period of a group may end then as well
-            elif firing.shard not in windowing.closed:
+                    keeper.changed(1)  # the period of a group may end then as well
+            elif firing.shard not in keeper.closed:
                 calls.sync(firing)
                 emitted.setdefault(firing.shard, []).append((firing, calls.emit(firing)))
-                windowing.changed(1)
+                keeper.changed(1)
             # A timer or watermark after the last firing of a shard: nobody reads what it emits.
         for shard, made in emitted.items():
-            windowing.emit(shard, checked(made))
+            keeper.emit(shard, checked(made))
 
 
-def _of_rows(windowing: Emitting, firing: FiringRows) -> Iterator[tuple[int, Segments]]:
+def _of_rows(keeper: Emitting, firing: FiringRows) -> Iterator[tuple[int, Segments]]:
     """What groups that fire together emit, by shard."""
-    calls = windowing.calls
+    calls = keeper.calls
     as_they_are = calls.emits_as_they_are(firing)
     for shard in firing.shards:
-        if shard in windowing.closed:
+        if shard in keeper.closed:
             continue
         rows = firing.of(shard)
         calls.sync_rows(firing, rows)
-        windowing.changed(len(rows))
+        keeper.changed(len(rows))
         segments = rows if as_they_are else calls.emit_rows(firing, rows)
         if segments is not None:
             yield shard, segments

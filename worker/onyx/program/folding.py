@@ -1,6 +1,6 @@
 """What segments and firings do to the windows of a task, whoever keeps its state.
 
-On a peer that is `state.Windowing`, with a state log. A query over bounded inputs keeps the same
+On a peer that is `state.StateKeeper`, with a state log. A query over bounded inputs keeps the same
 windows in memory, because it begins anew when it fails.
 """
 

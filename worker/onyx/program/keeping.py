@@ -1,6 +1,6 @@
 """What keeps the state of a function or a processor while a batch is worked on.
 
-On a peer that is `task.window_state.Windowing`, with a state log.
+On a peer that is `task.state.keeper.StateKeeper`, with a state log.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ import msgspec
 
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
+from onyx.keystate.coded import GroupKeys
 from onyx.model.job import Job
 from onyx.model.requests import asked_for
 from onyx.model.state_types import StateType, parse_state_type
 from onyx.model.workflow import sources_above
-from onyx.windows.coded import GroupKeys
 
 
 class KeyedFunction(msgspec.Struct, frozen=True):

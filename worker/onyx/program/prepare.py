@@ -12,13 +12,13 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.leaves import Leaves
+from onyx.keystate.coded import GroupKeys, Keyed
 from onyx.model.job import CatalogEntry
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.processor import Processing
 from onyx.program.program import Program
 from onyx.program.stream_join import StreamJoin
 from onyx.program.windows import Windowed
-from onyx.windows.coded import GroupKeys, Keyed
 from onyx.windows.prepared import Prepared
 from onyx.windows.prepared import prepare as prepare_batch
 

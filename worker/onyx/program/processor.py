@@ -12,11 +12,11 @@ import pyarrow as pa
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
+from onyx.keystate.coded import GroupKeys
 from onyx.model.job import Job
 from onyx.model.workflow import begins_trees, ordered_parents, sources_above
 from onyx.processors import Processor
 from onyx.program.failure import blamed
-from onyx.windows.coded import GroupKeys
 
 
 class Parent(NamedTuple):

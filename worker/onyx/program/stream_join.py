@@ -10,11 +10,11 @@ from msgspec import field
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
 from onyx.joins.streams.spans import TIME_MAX, US_A_MS, Extents, Interval, Latest, Spans
+from onyx.keystate.coded import GroupKeys
 from onyx.model.job import CatalogEntry, Job, JoinSide
 from onyx.model.requests import asked_for
 from onyx.model.workflow import sources_above
 from onyx.windows.assigning.coordinates import Coordinates
-from onyx.windows.coded import GroupKeys
 
 
 class StreamSide(msgspec.Struct, frozen=True):

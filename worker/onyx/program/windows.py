@@ -10,10 +10,10 @@ import msgspec
 from onyx.flow.conditions import set_apart
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
+from onyx.keystate.coded import GroupKeys
 from onyx.model.job import Job
 from onyx.model.kinds import EMIT_ROWS
 from onyx.model.workflow import children, sources_above
-from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows
 from onyx.windows.compiled import CompiledWindows
 

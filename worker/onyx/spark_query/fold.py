@@ -13,6 +13,8 @@ from typing import Any
 from onyx.flow.batch import Batch, EncodedRun, Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.joins.streams.spans import LEFT, RIGHT
+from onyx.keystate.records import StatesRecord
+from onyx.keystate.uniqueness import UniqueKeys
 from onyx.program.assign import assign
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
@@ -26,8 +28,6 @@ from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.folding.untracked import UntrackedFolding
 from onyx.spark_query.tree import Tree
 from onyx.windows.firing import Pages
-from onyx.windows.records import StatesRecord
-from onyx.windows.uniqueness import UniqueKeys
 
 
 class Fold(UntrackedFolding, HeldKinds):

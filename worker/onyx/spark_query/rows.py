@@ -18,7 +18,7 @@ from onyx.codec.records import decode_records
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.windows.records import StatesRecord
+from onyx.keystate.records import StatesRecord
 
 DDL = (
     "fragment int, task string, bucket int, seq bigint, origin string, kind string, mark bigint, "

@@ -14,11 +14,11 @@ from onyx.client.query import state_reader
 from onyx.client.window_view import Question, WindowView
 from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.keystate.extents import ALL, Number
+from onyx.keystate.selection import Selection
 from onyx.model.report import listed, nearest
 from onyx.spark_source.cluster import connect, job_of, settings
 from onyx.spark_source.options import SourceOptions
-from onyx.windows.firing import ALL, Number
-from onyx.windows.selection import Selection
 from onyx.windows.units import is_time
 
 _US_PER_MS = 1_000

@@ -28,13 +28,13 @@ from onyx.codec.sealed import Format, seal, unseal
 from onyx.codec.segments import decode_column, encode_column
 from onyx.codec.values import encode_values
 from onyx.errors import SegmentError, StateError
+from onyx.keystate.records import Record
 from onyx.runs import U64, Numbers, array_of
 from onyx.state.chunks import Chunk, ShardChange, Watermark
 from onyx.state.emitted_codec import encode_emitted
 from onyx.state.local.spool import Keep, Kept
 from onyx.state.names import LogKey, TaskFolder
 from onyx.structs import RESTORE, UNREADABLE
-from onyx.windows.records import Record
 
 FORMAT = Format(b"ONYXST", 7, "chunk of state")
 BLOCK_BYTES = 262_144

@@ -1,7 +1,7 @@
 """What one append makes durable: the changes of some shards and the ids of the segments in them.
 
 Both in one chunk, because exactly-once rests on it: a segment is known to be applied exactly when
-its change is there. What records mean is defined in `windows/records`.
+its change is there. What records mean is defined in `keystate/records`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from msgspec import field
 
 from onyx.flow.batch import U64, EncodedRun, Segments, part_of
+from onyx.keystate.records import Record
 from onyx.runs import Numbers
-from onyx.windows.records import Record
 
 Watermark = int | float
 """Event time in milliseconds, or any ordered number that a window is over."""

@@ -15,8 +15,8 @@ from onyx.task.messages import Completions, Message, Query, Ready, Returns, Rewi
 from onyx.task.parts.allocation import Allocation
 from onyx.task.phases.run import RUN
 from onyx.task.source import segment_hooks
+from onyx.task.stateful import upkeep
 from onyx.task.table import Kind
-from onyx.task.windowed import upkeep
 from onyx.telemetry.catalog import SOURCE_OFFSET
 from onyx.transport.lookups import Found, LookUp
 
@@ -81,8 +81,8 @@ def _on_edges(allocation: Allocation) -> Iterator[Batch]:
 
 
 def _leave_state(allocation: Allocation) -> None:
-    if allocation.windowing is not None:
-        allocation.windowing.leave()
+    if allocation.keeper is not None:
+        allocation.keeper.leave()
 
 
 def _complete(task: BatchTask, message: Completions) -> None:
@@ -90,8 +90,8 @@ def _complete(task: BatchTask, message: Completions) -> None:
     runtime, allocation = task.runtime, task.allocation
     if not message.retries_max and allocation.ends.take_completion(message.roots):
         return
-    if allocation.windowing is not None:
-        upkeep.complete(allocation.windowing, message)
+    if allocation.keeper is not None:
+        upkeep.complete(allocation.keeper, message)
         return
     source = runtime.source
     assert source is not None, f"completions for {task.name}, which is no source"

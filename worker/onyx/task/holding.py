@@ -31,8 +31,8 @@ def held_roots(task: Task) -> list[Numbers]:
     if allocation.edges is not None:
         columns += allocation.edges.waiting_roots()
     columns += allocation.outbox.waiting_roots()
-    if allocation.windowing is not None:
-        columns += allocation.windowing.waiting_roots()
+    if allocation.keeper is not None:
+        columns += allocation.keeper.waiting_roots()
     if sink is not None:
         columns += sink.waiting_roots()
     columns += [roots for _, roots, _ in tuple(allocation.retries)]
@@ -50,9 +50,9 @@ def holds_for(task: Task, version: AllocationVersion, roots: Numbers) -> None:
     """Somebody works on these trees, some of which this task began in this version."""
     if not isinstance(task, BatchTask) or task.version != version:
         return
-    windowing, source = task.allocation.windowing, task.runtime.source
-    if windowing is not None:
-        windowing.emissions.holds.add(roots)
+    keeper, source = task.allocation.keeper, task.runtime.source
+    if keeper is not None:
+        keeper.emissions.holds.add(roots)
     elif source is not None:
         source.holds.add(roots)
 

@@ -10,12 +10,12 @@ from concurrent.futures import Future
 
 from onyx.codec.lookups import decode_keys, encode_states
 from onyx.errors import OnyxError, describe
+from onyx.keystate.groups import group_value
 from onyx.program.keyed.states import KeyedStates
 from onyx.task.batch_task import BatchTask
-from onyx.task.window_state.windowing import Windowing
+from onyx.task.state.keeper import StateKeeper
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Found, LookUp
-from onyx.windows.groups import group_value
 from onyx.windows.task_windows import TaskWindows
 
 STATES_BYTES_MAX = 1_000_000
@@ -28,16 +28,16 @@ def answer(task: BatchTask, question: LookUp) -> None:
     """Answer a question, unless the state is not there yet: then it is asked again."""
     if not task.wired or task.status.failed or task.version != question.version:
         return
-    windowing, transport = task.allocation.windowing, task.assignment.services.transport
-    if windowing is None:
+    keeper, transport = task.allocation.keeper, task.assignment.services.transport
+    if keeper is None:
         return
-    found = _found(windowing, question)
+    found = _found(keeper, question)
     if not question.durable or found.error:
         transport.send_lookup(question.group, found)
         return
     held: Future[Found] = Future()
     held.add_done_callback(lambda given: _send_if_durable(given, question, transport))
-    windowing.answer((held, found), durable=True, half_applied=task.half_applied)
+    keeper.answer((held, found), durable=True, half_applied=task.half_applied)
 
 
 def _send_if_durable(given: Future[Found], question: LookUp, transport: Transport) -> None:
@@ -45,17 +45,17 @@ def _send_if_durable(given: Future[Found], question: LookUp, transport: Transpor
         transport.send_lookup(question.group, given.result())
 
 
-def _found(windowing: Windowing, question: LookUp) -> Found:
+def _found(keeper: StateKeeper, question: LookUp) -> Found:
     states, error = b"", ""
     try:
-        states = _states(windowing, question)
+        states = _states(keeper, question)
     except OnyxError as raised:
         error = describe(raised)
     return Found(question.job, question.version, question.asker, question.number, states, error)
 
 
-def _states(windowing: Windowing, question: LookUp) -> bytes:
-    held, keys = windowing.held, decode_keys(question.keys)
+def _states(keeper: StateKeeper, question: LookUp) -> bytes:
+    held, keys = keeper.held, decode_keys(question.keys)
     assert isinstance(held, KeyedStates | TaskWindows), "validated: others are not looked up"
     states, count = encode_states(held.look_up(question.state, keys), STATES_BYTES_MAX)
     if count == 1 and len(states) > STATE_BYTES_MAX:

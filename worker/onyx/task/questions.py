@@ -16,13 +16,13 @@ from functools import partial
 
 from onyx.codec.extents import decode_selection, encode_extents
 from onyx.errors import Unavailable, UserError
+from onyx.keystate.extents import Extent
+from onyx.keystate.selection import Selection
 from onyx.tables.shared import SharedTable
 from onyx.task.batch_task import BatchTask
 from onyx.task.messages import Query
-from onyx.task.window_state.windowing import Windowing
+from onyx.task.state.keeper import StateKeeper
 from onyx.transport.state_queries import ANSWER_BYTES_MAX, TABLE, StateAnswer, StateQuery
-from onyx.windows.firing import Extent
-from onyx.windows.selection import Selection
 
 Ask = Callable[[Selection, int], list[Extent]]
 
@@ -40,9 +40,9 @@ def answer(task: BatchTask, message: Query) -> None:
             _pass_on(task.assignment.services.aside(partial(_of_table, table, query)), future)
             return
         _require_durable(task, query)
-        windowing = _windowing(task)
-        found = _answer(partial(windowing.held.query, query.state), query)
-        windowing.answer((future, found), query.durable, task.half_applied)
+        keeper = _keeper(task)
+        found = _answer(partial(keeper.held.query, query.state), query)
+        keeper.answer((future, found), query.durable, task.half_applied)
     except Exception as error:
         future.set_exception(error)
 
@@ -55,11 +55,11 @@ def _require_durable(task: BatchTask, query: StateQuery) -> None:
         )
 
 
-def _windowing(task: BatchTask) -> Windowing:
-    windowing = task.allocation.windowing
-    if windowing is None:
+def _keeper(task: BatchTask) -> StateKeeper:
+    keeper = task.allocation.keeper
+    if keeper is None:
         raise _no_state(task)
-    return windowing
+    return keeper
 
 
 def _table(task: BatchTask, name: str) -> SharedTable:

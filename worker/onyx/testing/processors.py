@@ -23,13 +23,13 @@ import pyarrow as pa
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.keys import SHARDS, shard_of
+from onyx.keystate.buckets import InMemory
+from onyx.keystate.records import Record
 from onyx.processors import Context, Processor
 from onyx.program.processing.calls import Calls
 from onyx.program.processing.outboxes import outbox_of
 from onyx.program.processing.snapshot import Snapshot
 from onyx.seams import SystemClock
-from onyx.windows.buckets import InMemory
-from onyx.windows.records import Record
 
 Item = tuple[int, Any]
 """An ordinal, and what comes from there."""

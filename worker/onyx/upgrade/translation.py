@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from onyx.joins.streams.stored import JOINED
 from onyx.keyed.expiry import TOUCHED
 from onyx.keyed.timers import TIMERS
+from onyx.keystate.records import FiringProgress, Record, TriggerRecord, WindowRecord
 from onyx.model.job import Job, Trigger
 from onyx.processors.names import SNAPSHOT, UNFINISHED
 from onyx.upgrade.compatibility import same_trigger
 from onyx.upgrade.plan import Plan
-from onyx.windows.records import FiringProgress, Record, TriggerRecord, WindowRecord
 
 
 class Translation:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.flow.predicates import Resolve
+from onyx.keystate.extents import Number
 from onyx.model.job import Job, Trigger, Window
 from onyx.model.kinds import WINDOWS, aggregation_name
 from onyx.windows.aggregations.aggregation import Aggregation
@@ -14,7 +15,6 @@ from onyx.windows.aggregations.ordered_log import OrderedLog
 from onyx.windows.aggregations.table import compile_aggregation
 from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
-from onyx.windows.firing import Number
 from onyx.windows.triggers.table import compile_trigger
 from onyx.windows.triggers.trigger import Declaration
 from onyx.windows.types.table import TYPES

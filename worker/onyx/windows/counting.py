@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onyx.flow.batch import Indices
-from onyx.windows.coded import Groups, Keyed
+from onyx.keystate.coded import Groups, Keyed
 from onyx.windows.triggers.segment import SegmentTrigger
 from onyx.windows.triggers.trigger import Trigger
 

@@ -8,10 +8,12 @@ from operator import itemgetter
 from typing import Any
 
 from onyx.flow.segment import Segment
+from onyx.keystate.extents import ALL, Extent, Number
+from onyx.keystate.groups import group_value, hashable_key
+from onyx.keystate.records import EventType
+from onyx.keystate.selection import Selection, place
 from onyx.model.job import Trigger as Declared
-from onyx.windows.firing import ALL, EventType, Extent, Firing, Number
-from onyx.windows.groups import group_value, hashable_key
-from onyx.windows.selection import Selection, place
+from onyx.windows.firing import Firing
 from onyx.windows.types.extents import GONE, Extents, OnPeer
 
 

@@ -13,11 +13,13 @@ from operator import itemgetter
 from typing import Any
 
 from onyx.flow.segment import Segment
-from onyx.windows.buckets import Pair, keys_of
+from onyx.keystate.buckets import Pair, keys_of
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import group_value
+from onyx.keystate.records import EventType
 from onyx.windows.extent_view import ExtentView
-from onyx.windows.firing import AnyFiring, EventType, Firing, FiringRows, Number, Pages, many
+from onyx.windows.firing import AnyFiring, Firing, FiringRows, Pages, many
 from onyx.windows.firing_rows import columns_of, held
-from onyx.windows.groups import group_value
 from onyx.windows.triggers.progress import Course, Progress, Unit
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.triggers.trigger import Trigger

@@ -1,4 +1,4 @@
-"""What comes out of windows: firings, which segments were late, and extents for a query.
+"""What comes out of windows: firings, and which segments were late.
 
 Values only. The task calls the user's `sync` and `emit` with them; a firing is
 complete by itself, so that this may happen later and its state is the one at the moment of firing.
@@ -7,29 +7,15 @@ complete by itself, so that this may happen later and its state is the one at th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from onyx.flow.batch import EncodedRun, Segment, Segments
 from onyx.flow.columns.record_batch import Columns
+from onyx.keystate.extents import Number
+from onyx.keystate.records import EventType
 from onyx.model.job import Trigger, Window
-
-EventType = Literal["new-segment", "timer-tick", "watermark", "job-completed"]
-"""What made a trigger look."""
-Number = int | float
-"""A coordinate on the axis of a window: milliseconds since the epoch, or whatever is counted."""
-
-
-class _All:
-    """The type of ALL; None is a group like any other."""
-
-    def __repr__(self) -> str:
-        return "ALL"
-
-
-ALL: Final = _All()
-"""Every group, in a query."""
 
 
 class Firing(NamedTuple):
@@ -138,23 +124,3 @@ class Added(msgspec.Struct, frozen=True):
     """In the order in which they are to be carried out."""
     late: list[int]
     """Indices of the segments that are late for every window that they belong to."""
-
-
-FROM, TO = float("-inf"), float("inf")
-"""Bounds of what has none."""
-
-
-class Extent(msgspec.Struct, frozen=True):
-    """One extent of a window, for a query."""
-
-    group: Any
-    lower: Number
-    upper: Number
-    state: Any
-    of_session: tuple[Any, ...] = ()
-    """The session key of a session, None without `sessionKey`; nothing of other extents."""
-
-    @property
-    def session_key(self) -> Any:
-        """Value of the `sessionKey` of a session."""
-        return self.of_session[0] if self.of_session else None

@@ -19,12 +19,13 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import MISMATCH, to_array
+from onyx.keystate.buckets import Held, Pair, PairsInArrays
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import Shards, group_value
 from onyx.model.job import Trigger
 from onyx.model.kinds import EMIT_ROWS
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.buckets import Held, Pair, PairsInArrays
-from onyx.windows.firing import Firing, FiringRows, Number
-from onyx.windows.groups import Shards, group_value
+from onyx.windows.firing import Firing, FiringRows
 
 GROUP, LOWER, UPPER, STATE = "group", "lower", "upper", "state"
 FIELDS_MAX = 64

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any, Protocol
 
-from onyx.windows.buckets import Frozen
-from onyx.windows.records import (
+from onyx.keystate.buckets import Frozen
+from onyx.keystate.records import (
     DeleteTriggerStates,
     FiringProgress,
     Record,

@@ -20,11 +20,11 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.segment_failure import Refusal
+from onyx.keystate.coded import GroupKeys, Keyed, Values, chosen, rows
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import hashable_key, hashable_keys
 from onyx.windows.assigning.assigner import Axis
-from onyx.windows.coded import GroupKeys, Keyed, Values, chosen, rows
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
-from onyx.windows.firing import Number
-from onyx.windows.groups import hashable_key, hashable_keys
 from onyx.windows.portable import check_portable
 
 

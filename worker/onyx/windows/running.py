@@ -7,27 +7,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 from onyx.flow.batch import Segments
-from onyx.windows.buckets import Frozen
-from onyx.windows.coded import Keyed
+from onyx.keystate.buckets import Frozen
+from onyx.keystate.coded import Keyed
+from onyx.keystate.extents import Extent, Number
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Files, Record, Records
+from onyx.keystate.selection import Selection
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import AnyFiring, Extent, Number, Pages
-from onyx.windows.groups import Shards
+from onyx.windows.firing import AnyFiring, Pages
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, Records
-from onyx.windows.selection import Selection
-
-
-class Files(Protocol):
-    """Files that records of one chunk of the state log name."""
-
-    def write(self) -> None:
-        """Make new ones durable, before the chunk is written. Blocks; to be repeated when it fails
-        with Unavailable."""
-        ...
-
-    def remove(self) -> None:
-        """Remove those that nobody needs any more, when the chunk is durable. Blocks."""
-        ...
 
 
 class RunningWindow(Protocol):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from onyx.windows.firing import Number
-from onyx.windows.groups import Shards
-from onyx.windows.records import Records, WatermarkReached, append
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Records, WatermarkReached, append
 
 NOTHING_SEEN = float("-inf")
 

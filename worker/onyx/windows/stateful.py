@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from onyx.windows.firing import Extent, Number, Pages
-from onyx.windows.records import Record, Records
-from onyx.windows.running import Files
-from onyx.windows.selection import EVERYTHING, Selection
+from onyx.keystate.extents import Extent, Number
+from onyx.keystate.records import Files, Record, Records
+from onyx.keystate.selection import EVERYTHING, Selection
+from onyx.windows.firing import Pages
 
 
 class Stateful(Protocol):

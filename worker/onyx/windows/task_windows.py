@@ -15,16 +15,17 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segments
+from onyx.keystate.buckets import Holder, InMemory
+from onyx.keystate.coded import Groups, Keyed, keyed
+from onyx.keystate.extents import Extent, Number
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Files, Record, Records, StatesRecord, WindowRecord
+from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.windows.arrays.joined_records import joined
-from onyx.windows.buckets import Holder, InMemory
-from onyx.windows.coded import Groups, Keyed, keyed
 from onyx.windows.compiled import ROWS_PAGE_MAX, CompiledWindows
-from onyx.windows.firing import PENDING, Added, AnyFiring, Extent, Number, Pages
-from onyx.windows.groups import Shards
+from onyx.windows.firing import PENDING, Added, AnyFiring, Pages
 from onyx.windows.prepared import Taken, take
-from onyx.windows.records import Record, Records, StatesRecord, WindowRecord
-from onyx.windows.running import Files, Make, RunningWindow
-from onyx.windows.selection import EVERYTHING, Selection
+from onyx.windows.running import Make, RunningWindow
 from onyx.windows.shard_watermarks import NOTHING_SEEN
 from onyx.windows.window import Window
 

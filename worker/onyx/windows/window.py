@@ -11,19 +11,20 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment, Segments, as_dicts
-from onyx.windows.buckets import Frozen, Holder
-from onyx.windows.coded import Keyed, chosen, rows, shards_of, without
+from onyx.keystate.buckets import Frozen, Holder
+from onyx.keystate.coded import Keyed, chosen, rows, shards_of, without
+from onyx.keystate.extents import Extent, Number
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Record, Records, StatesRecord
+from onyx.keystate.selection import Selection
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.counting import count, counting
 from onyx.windows.extent_view import ExtentView
 from onyx.windows.fires import Fires
-from onyx.windows.firing import AnyFiring, Extent, Number, Pages
-from onyx.windows.groups import Shards
+from onyx.windows.firing import AnyFiring, Pages
 from onyx.windows.kept import Kept
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, Records, StatesRecord
 from onyx.windows.running import AllInRecords
-from onyx.windows.selection import Selection
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.types.extents import Extents, OnPeer

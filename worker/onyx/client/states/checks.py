@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onyx.errors import UserError
+from onyx.keystate.extents import ALL
+from onyx.keystate.selection import Selection
 from onyx.model.job import Job
 from onyx.spark.compiler.refusals import is_unbounded
-from onyx.windows.firing import ALL
-from onyx.windows.selection import Selection
 
 
 def require_peers(job: Job) -> None:

@@ -14,13 +14,13 @@ from onyx.client.states.state import Files
 from onyx.flow.groups.getters import group_of_parts
 from onyx.flow.groups.keys import shard_of
 from onyx.flow.predicates import Resolve
+from onyx.keystate.extents import ALL, Extent
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Record
+from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.stream_join import StreamJoin, stream_join
 from onyx.program.streams.state import JoinedStreams
-from onyx.windows.firing import ALL, Extent
-from onyx.windows.groups import Shards
-from onyx.windows.records import Record
-from onyx.windows.selection import Selection
 
 
 class JoinState(msgspec.Struct, frozen=True):

@@ -15,12 +15,12 @@ from onyx.client.states.checks import require_log, require_no_times, require_pee
 from onyx.client.states.shards import EVERYWHERE
 from onyx.client.states.state import Files
 from onyx.flow.predicates import Resolve
+from onyx.keystate.buckets import InMemory
+from onyx.keystate.extents import Extent
+from onyx.keystate.records import Record
+from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.processing.snapshot import Snapshot
-from onyx.windows.buckets import InMemory
-from onyx.windows.firing import Extent
-from onyx.windows.records import Record
-from onyx.windows.selection import Selection
 
 
 class ProcessorState(msgspec.Struct, frozen=True):

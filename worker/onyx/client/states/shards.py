@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onyx.flow.groups.keys import SHARDS, shard_of
-from onyx.windows.firing import ALL
+from onyx.keystate.extents import ALL
 
 EVERYWHERE: Sequence[int] = range(SHARDS)
 

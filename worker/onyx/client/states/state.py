@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from onyx.flow.predicates import Resolve
+from onyx.keystate.extents import Extent
+from onyx.keystate.records import Record
+from onyx.keystate.selection import Selection
 from onyx.spark.windows.spool import Spool
-from onyx.windows.firing import Extent
-from onyx.windows.records import Record
-from onyx.windows.selection import Selection
 
 Files = Callable[[], Spool]
 

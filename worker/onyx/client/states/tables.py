@@ -19,11 +19,11 @@ from onyx.client.states.state import Files, Restored
 from onyx.errors import UserError
 from onyx.flow.predicates import Resolve
 from onyx.joins.shares import names_of
+from onyx.keystate.extents import ALL
+from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.tables import looked_up
 from onyx.transport.state_queries import TABLE
-from onyx.windows.firing import ALL
-from onyx.windows.selection import Selection
 
 _TIMES = ("timestamp", "date")
 

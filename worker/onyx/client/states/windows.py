@@ -15,13 +15,13 @@ from onyx.client.states.state import Files, Restored
 from onyx.errors import UserError
 from onyx.flow.groups.keys import shard_of
 from onyx.flow.predicates import Resolve
+from onyx.keystate.extents import Extent
+from onyx.keystate.records import Record, of_window
+from onyx.keystate.selection import Selection
 from onyx.model.job import Job, Window
 from onyx.task.channels.wiring import has_one_owner
 from onyx.windows.compile import compile_windows
 from onyx.windows.compiled import CompiledWindows
-from onyx.windows.firing import Extent
-from onyx.windows.records import Record, of_window
-from onyx.windows.selection import Selection
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.units import is_time
 

@@ -9,10 +9,10 @@ from onyx.client.states.state import Files, Restored
 from onyx.client.states.windows import WindowState
 from onyx.errors import UserError
 from onyx.flow.predicates import Resolve
+from onyx.keystate.extents import Extent
+from onyx.keystate.records import Record, of_window
+from onyx.keystate.selection import Selection
 from onyx.spark.answers.window import AskedWindow
-from onyx.windows.firing import Extent
-from onyx.windows.records import Record, of_window
-from onyx.windows.selection import Selection
 
 
 class WindowBySpark(WindowState, frozen=True):

@@ -88,23 +88,23 @@ def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
     facts = replace(
         facts, outbox_to=allocation.outbox.waits_for(), asks=asks, left=_left(allocation)
     )
-    windowing = allocation.windowing
-    if windowing is None:
+    keeper = allocation.keeper
+    if keeper is None:
         return facts
     return replace(
         facts,
-        in_flight=facts.in_flight + windowing.emissions.unsettled,
-        obstacle=facts.obstacle or windowing.obstacle,
-        aggregating=windowing.held.stage,
+        in_flight=facts.in_flight + keeper.emissions.unsettled,
+        obstacle=facts.obstacle or keeper.obstacle,
+        aggregating=keeper.held.stage,
     )
 
 
 def _left(allocation: Allocation) -> str:
-    edges, windowing = allocation.edges, allocation.windowing
-    if edges is None or windowing is None:
+    edges, keeper = allocation.edges, allocation.keeper
+    if edges is None or keeper is None:
         return ""
     resting = edges.resting
-    return windowing.processing.why_left(resting) if resting else ""
+    return keeper.processing.why_left(resting) if resting else ""
 
 
 def mark_of(task: Task, facts: Facts) -> Mark:

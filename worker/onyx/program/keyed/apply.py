@@ -18,6 +18,7 @@ from onyx.errors import contained
 from onyx.flow.batch import Indices, Segment, as_dicts
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.keystate.coded import Keyed, rows
 from onyx.program.batch_work import BatchWork
 from onyx.program.fitting import fit
 from onyx.program.keyed.keeping import KeepingStates
@@ -26,7 +27,6 @@ from onyx.program.keyed_function import KeyedFunction
 from onyx.program.prepare import read_groups
 from onyx.program.program import Program
 from onyx.returning import Returned, collecting, lost, one_by_one
-from onyx.windows.coded import Keyed, rows
 from onyx.windows.prepared import unique_values
 
 

@@ -26,9 +26,9 @@ from onyx.keyed.states import Values
 from onyx.keyed.store import KeyedStore
 from onyx.keyed.timers import Timers
 from onyx.keyed.views import ListView, MapView, ValueView, View
+from onyx.keystate.coded import Groups
 from onyx.model.state_types import StateType
 from onyx.program.keyed_function import KeyedFunction
-from onyx.windows.coded import Groups
 
 
 class HeldStates:
@@ -74,7 +74,7 @@ class HeldStates:
         """Call a function for a group.
 
         Args:
-            group: its key (`windows.groups.hashable_key`).
+            group: its key (`keystate.groups.hashable_key`).
             argument: the one before the state: a segment, or a timer.
 
         Returns:

@@ -18,14 +18,14 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.formats import COLUMNS
 from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.segment_failure import Refusal, SegmentFailure
+from onyx.keystate.coded import Groups, Keyed, shards_in
+from onyx.keystate.groups import hashable_keys
 from onyx.program.batch_work import BatchWork
 from onyx.program.fitting import fit_columns
 from onyx.program.keyed.keeping import KeepingStates
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.program import Program
 from onyx.returning import Returned, collecting
-from onyx.windows.coded import Groups, Keyed, shards_in
-from onyx.windows.groups import hashable_keys
 from onyx.windows.prepared import unique_values
 
 

@@ -17,17 +17,17 @@ from onyx.keyed.states import ABSENT, States
 from onyx.keyed.store import KeyedStore
 from onyx.keyed.timers import Clock, Timers
 from onyx.keyed.timers import Timer as DueTimer
+from onyx.keystate.buckets import Holder
+from onyx.keystate.coded import Groups
+from onyx.keystate.extents import Extent, Number
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Files, Record, Records
+from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.program.failure import blamed
 from onyx.program.keyed.held import HeldStates
 from onyx.program.keyed_function import KeyedFunction
 from onyx.seams import Clock as ClockOfProcess
-from onyx.windows.buckets import Holder
-from onyx.windows.coded import Groups
-from onyx.windows.firing import AnyFiring, Extent, Made, Number, Pages
-from onyx.windows.groups import Shards
-from onyx.windows.records import Record, Records
-from onyx.windows.running import Files
-from onyx.windows.selection import EVERYTHING, Selection
+from onyx.windows.firing import AnyFiring, Made, Pages
 
 logger = logging.getLogger("onyx.task")
 

@@ -21,13 +21,13 @@ from onyx.errors import UserFunctionError
 from onyx.flow.groups.keys import shard_of
 from onyx.keyed.answers import first_of
 from onyx.keyed.store import KeyedStore
+from onyx.keystate.buckets import Holder
+from onyx.keystate.extents import ALL, Extent
+from onyx.keystate.groups import Shards, dump_key, group_value, hashable_key
+from onyx.keystate.records import DeleteGroups, Record, Records, SetStates, WindowRecord, append
+from onyx.keystate.selection import Selection
 from onyx.processors.names import ENDS, SNAPSHOT, UNFINISHED
 from onyx.program.processing.unfinished import Unfinished, of_record
-from onyx.windows.buckets import Holder
-from onyx.windows.firing import ALL, Extent
-from onyx.windows.groups import Shards, dump_key, group_value, hashable_key
-from onyx.windows.records import DeleteGroups, Record, Records, SetStates, WindowRecord, append
-from onyx.windows.selection import Selection
 
 _EXTENT = 0
 

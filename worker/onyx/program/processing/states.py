@@ -26,6 +26,9 @@ from typing import Any, Final
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import TaskName
+from onyx.keystate.extents import Extent, Number
+from onyx.keystate.records import Files, Record, Records
+from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.program.processing.calls import MADE_MAX, Calls
 from onyx.program.processing.snapshot import Snapshot
 from onyx.program.processing.turns import Takes, Turns, Worked
@@ -33,10 +36,7 @@ from onyx.program.processing.unfinished import Sent, Unfinished, count_of, first
 from onyx.program.processor import Parent, Processing
 from onyx.returning import collecting_nothing
 from onyx.seams import Clock
-from onyx.windows.firing import PENDING, AnyFiring, Extent, Made, Number, Pages
-from onyx.windows.records import Record, Records
-from onyx.windows.running import Files
-from onyx.windows.selection import EVERYTHING, Selection
+from onyx.windows.firing import PENDING, AnyFiring, Made, Pages
 
 TRIED_EVERY_MS = 100
 """Time between two calls of `try_process` while nothing comes."""

@@ -12,6 +12,7 @@ from onyx.flow.arrays import Indices
 from onyx.flow.batch import Batch, Segments, as_dicts
 from onyx.joins.streams.looked import Looked
 from onyx.joins.streams.spans import LEFT, RIGHT, Side
+from onyx.keystate.coded import chosen, keyed, shards_in
 from onyx.ledger.applied import Mask
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
@@ -24,11 +25,10 @@ from onyx.program.streams.results import apart, gathered
 from onyx.program.streams.state import JoinedStreams
 from onyx.runs import Numbers, taken
 from onyx.telemetry.catalog import LATE_SEGMENTS
-from onyx.windows.coded import chosen, keyed, shards_in
 
 
 class Joining(Emitting, Protocol):
-    """The state of a join while a batch is worked on. On a peer `task.window_state.Windowing`."""
+    """The state of a join while a batch is worked on. On a peer `task.state.keeper.StateKeeper`."""
 
     @property
     def joined(self) -> JoinedStreams:

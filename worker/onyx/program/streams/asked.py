@@ -21,12 +21,12 @@ from onyx.flow.groups.hashes import combined_hashes
 from onyx.joins.keys import apart
 from onyx.joins.streams.keyed_rows import KeyedRows
 from onyx.joins.streams.spans import END, LEFT, NO_WATERMARK, RIGHT, US_A_MS, Side
+from onyx.keystate.answers import FirstPlaces
+from onyx.keystate.extents import ALL, Extent, Number
+from onyx.keystate.groups import group_value, hashable_key
+from onyx.keystate.selection import Selection, place
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.stored_form import segments_of
-from onyx.windows.answers import FirstPlaces
-from onyx.windows.firing import ALL, Extent, Number
-from onyx.windows.groups import group_value, hashable_key
-from onyx.windows.selection import Selection, place
 
 ROWS_AT_ONCE = 16_384
 Stored = tuple[Side, KeyedRows, Callable[[KeyedRows], Mask]]

@@ -18,8 +18,8 @@ from onyx.flow.arrays import Indices, Mask
 from onyx.joins.streams.keyed_rows import KeyedRows, together
 from onyx.joins.streams.spans import NO_WATERMARK, Side, Times
 from onyx.joins.streams.stored import JOINED
-from onyx.windows.groups import slices_of
-from onyx.windows.records import (
+from onyx.keystate.groups import slices_of
+from onyx.keystate.records import (
     JoinRows,
     JoinSchema,
     Record,

@@ -17,7 +17,7 @@ from onyx.codec.pieces import put_together
 from onyx.errors import SegmentError
 from onyx.flow.arrays import Indices
 from onyx.joins.streams.spans import LEFT, RIGHT, Side
-from onyx.windows.records import JoinRows, JoinSchema
+from onyx.keystate.records import JoinRows, JoinSchema
 
 RESTORED_AT_ONCE = 65_536
 """Rows of a side that are put together before they are stored again."""

@@ -24,6 +24,10 @@ from onyx.joins.streams.looked import Rows
 from onyx.joins.streams.part import NONE, Keep, in_order
 from onyx.joins.streams.spans import END, LEFT, NO_WATERMARK, RIGHT, US_A_MS, Side, Times
 from onyx.joins.streams.stored import StoredSide
+from onyx.keystate.extents import Extent, Number
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Files, JoinRows, JoinSchema, Record, Records, WatermarkReached
+from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.asked import extents_of
 from onyx.program.streams.keeping import Chronicle
@@ -31,11 +35,7 @@ from onyx.program.streams.looking import look_at
 from onyx.program.streams.restoring import Restoring
 from onyx.program.streams.results import Chosen, Made, Results, gathered
 from onyx.program.streams.stored_form import Stored, segments_of
-from onyx.windows.firing import Extent, Number, Pages
-from onyx.windows.groups import Shards
-from onyx.windows.records import JoinRows, JoinSchema, Record, Records, WatermarkReached
-from onyx.windows.running import Files
-from onyx.windows.selection import EVERYTHING, Selection
+from onyx.windows.firing import Pages
 
 SIDES: tuple[Side, Side] = (LEFT, RIGHT)
 

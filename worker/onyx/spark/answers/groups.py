@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from onyx.keystate.extents import ALL
+from onyx.keystate.groups import hashable_key
+from onyx.keystate.selection import Selection
 from onyx.spark.answers.files import Limits
 from onyx.spark.answers.rows import column_of
 from onyx.spark.windows.plan import KEY_INT, KEY_OTHER, KEY_TEXT
 from onyx.spark.windows.row_columns import INT64, key_columns
-from onyx.windows.firing import ALL
-from onyx.windows.groups import hashable_key
-from onyx.windows.selection import Selection
 
 _KEYS = (KEY_INT, KEY_TEXT, KEY_OTHER)
 

@@ -1,4 +1,4 @@
-"""States in the order of answers (`windows.selection`), found with columns: ints, then text, then
+"""States in the order of answers (`keystate.selection`), found with columns: ints, then text, then
 all others by their canonical bytes; of a group by extent, or by the beginning of a session."""
 
 from __future__ import annotations

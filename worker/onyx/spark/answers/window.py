@@ -16,6 +16,10 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
+from onyx.keystate.extents import Extent, Number
+from onyx.keystate.groups import Shards, group_value
+from onyx.keystate.records import Record
+from onyx.keystate.selection import Selection, place
 from onyx.model.kinds import WINDOWS
 from onyx.spark.answers.files import ROWS_MAX, FileReader
 from onyx.spark.answers.fold import HELD_BYTES_MAX, Fold
@@ -27,10 +31,6 @@ from onyx.spark.windows.plan import EXTENT, LOWER, UPPER
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.states import groups, states
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import Extent, Number
-from onyx.windows.groups import Shards, group_value
-from onyx.windows.records import Record
-from onyx.windows.selection import Selection, place
 from onyx.windows.shard_watermarks import ShardWatermarks
 
 SLICE_ROWS = 1_024

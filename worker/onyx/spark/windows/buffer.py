@@ -15,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.flow.columns.record_batch import concatenated
+from onyx.keystate.coded import Groups, Keyed, Values, chosen
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import Shards, different
 from onyx.model.kinds import Native, WindowKind
 from onyx.spark.windows.plan import (
     COORDINATE,
@@ -28,9 +31,6 @@ from onyx.spark.windows.plan import (
 )
 from onyx.spark.windows.row_columns import items, key_columns, numbers, plain_keys, session_keys
 from onyx.windows.assigning.assigner import Part as Assigned
-from onyx.windows.coded import Groups, Keyed, Values, chosen
-from onyx.windows.firing import Number
-from onyx.windows.groups import Shards, different
 from onyx.windows.prepared import Taken
 
 

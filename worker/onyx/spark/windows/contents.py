@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from onyx.keystate.coded import Keyed
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import ClearExtent, Files, Record, SpooledFired, SpooledPart
 from onyx.model.kinds import WINDOWS, aggregation_name
 from onyx.spark.windows.buffer import Buffer
 from onyx.spark.windows.holdings import Holdings
@@ -17,12 +20,8 @@ from onyx.spark.windows.plan import OPTIONAL, Plan
 from onyx.spark.windows.spool import Spool, new_part
 from onyx.spark.windows.states import native_of
 from onyx.spark.windows.waiting import waiting
-from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
-from onyx.windows.records import ClearExtent, Record, SpooledFired, SpooledPart
-from onyx.windows.running import Files
 from onyx.windows.shard_watermarks import ShardWatermarks
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import group_value
+from onyx.keystate.records import EventType, Record, Records, SpooledEmitted, SpooledFired, append
 from onyx.spark.windows.holdings import Holdings
 from onyx.spark.windows.outcomes import THROUGH, Outcome, Restored
 from onyx.spark.windows.result_reader import ResultReader
 from onyx.spark.windows.result_rows import Rows
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import EventType, Firing, FiringRows, Number, Pages
+from onyx.windows.firing import Firing, FiringRows, Pages
 from onyx.windows.firing_rows import earliest
-from onyx.windows.groups import group_value
-from onyx.windows.records import Record, Records, SpooledEmitted, SpooledFired, append
 from onyx.windows.shard_watermarks import ShardWatermarks
 
 

@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 
 from onyx.errors import Blocked, Fenced, Unavailable, UserFunctionError, describe
+from onyx.keystate.extents import Number
 from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
 from onyx.plugins.protocol import SealProgress
 from onyx.seams import Clock, SystemClock
@@ -21,7 +22,6 @@ from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Wat
 from onyx.spark.windows.plan import AGGREGATE, DUE, Plan
 from onyx.spark.windows.spool import Spool, least, new_result
 from onyx.storage.system_errors import is_full
-from onyx.windows.firing import Number
 
 logger = logging.getLogger("onyx.windows")
 RUN_TIMEOUT_S = 3_600.0

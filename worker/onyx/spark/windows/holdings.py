@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec.structs import replace
 
+from onyx.keystate.extents import Number
+from onyx.keystate.records import Records, SpooledPart, append
 from onyx.spark.windows.plan import Piece, Ranges, ranges
 from onyx.spark.windows.spool import Spool
-from onyx.windows.firing import Number
-from onyx.windows.records import Records, SpooledPart, append
 
 
 class Source(msgspec.Struct):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from onyx.keystate.coded import Keyed, rows
+from onyx.keystate.groups import Shards
 from onyx.windows.assigning.assigner import Assigner, Part
-from onyx.windows.coded import Keyed, rows
-from onyx.windows.groups import Shards
 from onyx.windows.shard_watermarks import ShardWatermarks
 
 

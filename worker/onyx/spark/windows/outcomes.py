@@ -13,9 +13,9 @@ import pyarrow as pa
 from msgspec import field
 from msgspec.structs import replace
 
+from onyx.keystate.extents import Number
+from onyx.keystate.records import EventType, SpooledEmitted, SpooledFired
 from onyx.spark.windows.spool import Spool
-from onyx.windows.firing import EventType, Number
-from onyx.windows.records import SpooledEmitted, SpooledFired
 
 THROUGH = -1
 """In place of a file: all is emitted."""

@@ -9,14 +9,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import Shards
 from onyx.spark.windows.outcomes import Outcome
 from onyx.spark.windows.plan import EXTENT, FIRES, LOWER, SHARD, UPPER
 from onyx.spark.windows.result_rows import Rows, groups_of, result_rows
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.states import groups, states
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.firing import AnyFiring, Firing, FiringRows, Number
-from onyx.windows.groups import Shards
+from onyx.windows.firing import AnyFiring, Firing, FiringRows
 
 PAGE_OF_ROWS = 5
 """A page of rows has so many times `page_max`: rows of all shards are in it, and what costs is not

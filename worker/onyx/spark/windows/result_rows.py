@@ -14,6 +14,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.flow.columns.record_batch import Columns
+from onyx.keystate.buckets import Held
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import slices_of
 from onyx.spark.windows.plan import (
     COUNT,
     EXTENT,
@@ -28,10 +31,7 @@ from onyx.spark.windows.plan import (
     UPPER,
 )
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.buckets import Held
-from onyx.windows.firing import Number
 from onyx.windows.firing_rows import bounds_of, columns_of
-from onyx.windows.groups import slices_of
 
 Rows = tuple[Columns, Mapping[int, slice]]
 """Rows, and those of each shard."""

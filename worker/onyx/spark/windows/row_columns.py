@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from onyx.codec.values import encode_values
 from onyx.flow.groups.keys import key_bytes
+from onyx.keystate.coded import Groups, Keyed, Values, rows
+from onyx.keystate.groups import group_value
 from onyx.spark.windows.plan import FLOAT, INT, KEY_INT, KEY_OTHER, KEY_TEXT, KEY_VALUE
-from onyx.windows.coded import Groups, Keyed, Values, rows
-from onyx.windows.groups import group_value
 
 INT64 = range(-(2**63), 2**63)
 """The ints that a column may have."""

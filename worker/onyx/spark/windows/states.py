@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from onyx.codec.values import decode_values
+from onyx.keystate.groups import hashable_key
 from onyx.model.kinds import AGGREGATIONS, COLLECTED, Native, aggregation_name
 from onyx.spark.windows.plan import (
     COUNT,
@@ -28,7 +29,6 @@ from onyx.spark.windows.plan import (
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.ordered_log import OrderedLog
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.groups import hashable_key
 
 
 def native_of(compiled: CompiledWindow) -> Native:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from onyx.keystate.dues import Dues
+from onyx.keystate.extents import Number
+from onyx.keystate.records import SpooledPart
 from onyx.model.kinds import WINDOWS
 from onyx.spark.windows.buffer import Buffer
 from onyx.spark.windows.holdings import Holdings
@@ -16,9 +19,6 @@ from onyx.spark.windows.plan import SessionRule
 from onyx.windows.assigning.assigner import Assigner, OneExtent, Part
 from onyx.windows.assigning.tiling import Tiling
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.dues import Dues
-from onyx.windows.firing import Number
-from onyx.windows.records import SpooledPart
 from onyx.windows.shard_watermarks import NOTHING_SEEN
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.units import standard

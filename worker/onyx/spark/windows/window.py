@@ -11,19 +11,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.spark.windows.contents import Contents
-from onyx.spark.windows.emitting import Emitting
-from onyx.spark.windows.firings import Aggregator, Spark
-from onyx.spark.windows.result_reader import ResultReader
-from onyx.spark.windows.spool import Spool
-from onyx.windows.buckets import Frozen
-from onyx.windows.coded import Keyed
-from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import PENDING, AnyFiring, EventType, Extent, Number, Pages
-from onyx.windows.groups import Shards
-from onyx.windows.prepared import Taken
-from onyx.windows.records import (
+from onyx.keystate.buckets import Frozen
+from onyx.keystate.coded import Keyed
+from onyx.keystate.extents import Extent, Number
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import (
     ClearExtent,
+    EventType,
+    Files,
     Record,
     Records,
     SpooledEmitted,
@@ -33,8 +28,15 @@ from onyx.windows.records import (
     WatermarkReached,
     append,
 )
-from onyx.windows.running import Files
-from onyx.windows.selection import Selection
+from onyx.keystate.selection import Selection
+from onyx.spark.windows.contents import Contents
+from onyx.spark.windows.emitting import Emitting
+from onyx.spark.windows.firings import Aggregator, Spark
+from onyx.spark.windows.result_reader import ResultReader
+from onyx.spark.windows.spool import Spool
+from onyx.windows.compiled import CompiledWindow
+from onyx.windows.firing import PENDING, AnyFiring, Pages
+from onyx.windows.prepared import Taken
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.triggers.trigger import Trigger

@@ -13,6 +13,7 @@ from typing import Any
 
 from onyx.codec.records import encode_records
 from onyx.flow.batch import EncodedRun, Segments
+from onyx.keystate.records import StatesRecord
 from onyx.program.assign import assign
 from onyx.program.batch_work import BatchWork
 from onyx.program.combining import states_of
@@ -20,7 +21,6 @@ from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.spark_query.folding.ordered import OrderedWindows
 from onyx.spark_query.folding.untracked import UntrackedFolding
-from onyx.windows.records import StatesRecord
 from onyx.windows.task_windows import TaskWindows
 
 SEGMENTS_MAX = 500_000

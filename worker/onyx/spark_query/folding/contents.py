@@ -9,14 +9,14 @@ import msgspec
 from msgspec import field
 
 from onyx.flow.groups.keys import SHARDS, shard_of
+from onyx.keystate.groups import Shards
+from onyx.keystate.uniqueness import UniqueKeys
 from onyx.program.program import Program
 from onyx.program.streams.state import JoinedStreams
 from onyx.state.chunks import ShardChange
 from onyx.state.shard_state import ShardState
 from onyx.windows.compiled import ROWS_PAGE_MAX
-from onyx.windows.groups import Shards
 from onyx.windows.task_windows import TaskWindows
-from onyx.windows.uniqueness import UniqueKeys
 
 
 class Contents(msgspec.Struct):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from onyx.flow.batch import Segments
 from onyx.flow.groups.keys import shard_of
+from onyx.keystate.coded import Keyed
 from onyx.spark_query.failure import Disordered
-from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindows
 from onyx.windows.firing import Added
 from onyx.windows.prepared import Taken

@@ -12,10 +12,10 @@ import numpy as np
 
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
+from onyx.keystate.groups import Shards
 from onyx.ledger.applied import Mask
 from onyx.program.program import Program
 from onyx.program.trigger_calls import calls_of
-from onyx.windows.groups import Shards
 
 
 class UntrackedFolding:

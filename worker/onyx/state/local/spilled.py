@@ -21,10 +21,10 @@ from weakref import WeakValueDictionary, finalize
 from onyx.codec.values import decode_values, encode_each
 from onyx.errors import SettingsError
 from onyx.flow.groups.keys import key_bytes
+from onyx.keystate.buckets import Bucket, Form, Holder, InMemory, Pair, pages
+from onyx.keystate.groups import Shards, dump_key, group_value, load_key
 from onyx.settings import StateSettings
 from onyx.state.local.scratch import Scratch, scratch_folder
-from onyx.windows.buckets import Bucket, Form, Holder, InMemory, Pair, pages
-from onyx.windows.groups import Shards, dump_key, group_value, load_key
 
 if TYPE_CHECKING:
     from rocksdict import Rdict

@@ -14,11 +14,11 @@ from typing import Any
 
 from onyx.codec.values import decode_values, encode_values
 from onyx.flow.groups.keys import key_bytes
+from onyx.keystate.buckets import Holder
+from onyx.keystate.groups import dump_key, group_value, hashable_key, hashable_keys
+from onyx.keystate.uniqueness import BUCKETS, Filters, FiltersInMemory, bucket_size
 from onyx.settings import StateSettings
 from onyx.state.local.spilled import Spill
-from onyx.windows.buckets import Holder
-from onyx.windows.groups import dump_key, group_value, hashable_key, hashable_keys
-from onyx.windows.uniqueness import BUCKETS, Filters, FiltersInMemory, bucket_size
 
 _NUMBER_BYTES = 8
 
@@ -31,7 +31,7 @@ def filters(settings: StateSettings, holder: Holder) -> Filters:
 
 
 class SpilledFilters:
-    """Implements `windows.uniqueness.Filters`."""
+    """Implements `keystate.uniqueness.Filters`."""
 
     def __init__(self, spill: Spill, keys_max: int) -> None:
         self._spill = spill  # whose database is open as long as somebody has it

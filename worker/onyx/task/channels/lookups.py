@@ -17,11 +17,11 @@ from onyx.codec.lookups import decode_states, key_pieces
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
 from onyx.joins.kept import Kept
+from onyx.keystate.groups import Shards
 from onyx.seams import Clock
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Found, LookUp
-from onyx.windows.groups import Shards
 
 ASK_AGAIN_S = 2.0
 """After so long without an answer: it was lost, or its peer is busy with a batch."""

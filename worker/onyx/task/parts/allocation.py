@@ -19,7 +19,7 @@ from onyx.task.channels.wiring import Site, Wiring
 from onyx.task.delivery.end_of_input import EndOfInput
 from onyx.task.sink.exactly_once import Committing
 from onyx.task.source.batch_timeout import Filling
-from onyx.task.window_state.windowing import Windowing
+from onyx.task.state.keeper import StateKeeper
 from onyx.transport.interface import Inbox
 
 
@@ -53,7 +53,7 @@ class Allocation(msgspec.Struct):
     """The plugin of an output is to make durable what it holds."""
     committing: Committing | None = None
     """The commits of an exactly-once output."""
-    windowing: Windowing | None = None
+    keeper: StateKeeper | None = None
     """The state of a windowed task, once it is recovered."""
     lookups: Lookups | None = None
     """What is asked of another task for a batch."""

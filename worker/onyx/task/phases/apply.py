@@ -10,8 +10,8 @@ from onyx.task.channels.edges import Edges
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
+from onyx.task.stateful.upkeep import make_answers_durable
 from onyx.task.table import ADVANCED, WAITING, Answer
-from onyx.task.windowed.upkeep import make_answers_durable
 
 
 def look_up(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
@@ -26,17 +26,17 @@ def look_up(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
 def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Call the function, unless the leaves were kept from the last allocation version."""
     source, kept = runtime.source, work.leaves is not None
-    program, windowing = runtime.program, allocation.windowing
+    program, keeper = runtime.program, allocation.keeper
     if program.keyed is None and program.processing is None:
         apply(program, work, examined=source is None or source.examined)
-    elif windowing is not None:
-        with windowing.calls.failures():
+    elif keeper is not None:
+        with keeper.calls.failures():
             if program.keyed is not None:
-                apply_keyed(program, windowing, work)
+                apply_keyed(program, keeper, work)
             else:
-                apply_processor(program, windowing, work, allocation.answering)
+                apply_processor(program, keeper, work, allocation.answering)
         if allocation.edges is not None:
-            _settle(allocation.edges, windowing.processing.moves, work)
+            _settle(allocation.edges, keeper.processing.moves, work)
     if not kept:
         work.timer.applied()
     return ADVANCED

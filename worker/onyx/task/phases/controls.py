@@ -6,8 +6,8 @@ from onyx.seams import Clock
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
-from onyx.task.windowed.end import has_ended
-from onyx.task.windowed.upkeep import follow, wants_flush
+from onyx.task.stateful.end import has_ended
+from onyx.task.stateful.upkeep import follow, wants_flush
 from onyx.telemetry.catalog import WATERMARK
 from onyx.transport.interface import FLUSH, ControlKind
 
@@ -21,9 +21,9 @@ def pass_controls(runtime: Runtime, allocation: Allocation, work: Work) -> None:
     controls = work.controls
     if controls:
         work.controls = []
-    elif source is None and allocation.windowing is None and allocation.event_time is None:
+    elif source is None and allocation.keeper is None and allocation.event_time is None:
         return  # nothing follows from a batch alone
-    own = wants_flush(allocation.windowing)
+    own = wants_flush(allocation.keeper)
     own |= source is not None and source.wants_flush()
     arrived = False
     for sender, control in controls:
@@ -39,7 +39,7 @@ def pass_controls(runtime: Runtime, allocation: Allocation, work: Work) -> None:
     ended = bool(controls) and ends.all_arrived()
     if sink is not None:
         allocation.flush_wanted |= ended
-    elif ended and has_ended(allocation.windowing):
+    elif ended and has_ended(allocation.keeper):
         ends.pass_on()
 
 
@@ -49,9 +49,9 @@ def _flush(runtime: Runtime, allocation: Allocation, arrived: bool, own: bool) -
     if not (arrived or own):
         return
     allocation.acks.hurry()
-    windowing = allocation.windowing
-    if windowing is not None and windowing.held_acks is not None and arrived:
-        windowing.held_acks.flush_behind()
+    keeper = allocation.keeper
+    if keeper is not None and keeper.held_acks is not None and arrived:
+        keeper.held_acks.flush_behind()
     sink, source = runtime.sink, runtime.source
     if sink is not None:
         allocation.flush_wanted |= arrived or source is None

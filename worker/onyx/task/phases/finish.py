@@ -14,8 +14,8 @@ from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Sealing, Status
 from onyx.task.parts.work import Work
 from onyx.task.phases.idle import ack_durable, report_queue
+from onyx.task.stateful.upkeep import tend
 from onyx.task.table import ADVANCED, WAITING, Answer
-from onyx.task.windowed.upkeep import tend
 from onyx.telemetry.catalog import SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
 
 """The plugin whose seal is a Spark stage."""
@@ -31,7 +31,7 @@ def after_batch(task: BatchTask) -> Answer:
         runtime.program.lifecycles.merge("after_batch", runtime.program.event)
     if sink is not None:
         ack_durable(runtime, allocation, sink)
-    if allocation.windowing is not None:
+    if allocation.keeper is not None:
         tend(runtime, allocation, idle=False, tick=batch is not None, ends=batch is None)
     allocation.acks.tend(idle=False)
     if batch is not None and work.leaves is not None:

@@ -12,9 +12,9 @@ from onyx.task.phases.controls import pass_event_time
 from onyx.task.sink.sink import Sink
 from onyx.task.source.reporting import report_progress
 from onyx.task.source.source import Source
+from onyx.task.stateful.end import has_ended
+from onyx.task.stateful.upkeep import follow, tend
 from onyx.task.table import ADVANCED, WAITING, Answer
-from onyx.task.windowed.end import has_ended
-from onyx.task.windowed.upkeep import follow, tend
 from onyx.telemetry.catalog import QUEUE
 from onyx.transport.interface import FLUSH
 
@@ -64,7 +64,7 @@ def ack_durable(runtime: Runtime, allocation: Allocation, sink: Sink) -> None:
             allocation.acks.give_back(root, parts)
     for roots, values in settled.acks:
         allocation.acks.add(roots, values)
-    if ends.all_arrived() and has_ended(allocation.windowing) and settled.all:
+    if ends.all_arrived() and has_ended(allocation.keeper) and settled.all:
         ends.pass_on()
 
 
@@ -93,9 +93,9 @@ def _end_source(runtime: Runtime, allocation: Allocation, source: Source) -> Non
 def _flush_again(runtime: Runtime, allocation: Allocation) -> None:
     """What was in a loop when outputs were told to flush comes to them later, when nothing more may
     be sent that would have them told."""
-    source, windowing, now_s = runtime.source, allocation.windowing, runtime.clock.monotonic_s()
+    source, keeper, now_s = runtime.source, allocation.keeper, runtime.clock.monotonic_s()
     waits = source is not None and source.in_flight > 0
-    waits |= windowing is not None and windowing.emissions.unsettled > 0
+    waits |= keeper is not None and keeper.emissions.unsettled > 0
     if waits and now_s >= allocation.flush_again_s:
         allocation.flush_again_s = now_s + FLUSH_AGAIN_S
         allocation.acks.hurry()

@@ -44,7 +44,7 @@ def _read_edges(runtime: Runtime, allocation: Allocation, edges: Edges, work: Wo
         allocation.inbox.hold(full)
         return _living(allocation, _take(runtime, allocation))
 
-    moves = 0 if allocation.windowing is None else allocation.windowing.processing.moves
+    moves = 0 if allocation.keeper is None else allocation.keeper.processing.moves
     work.batch, controls = read_edges(edges, moves, take)
     work.controls += controls
     return work.batch is not None or bool(work.controls)

@@ -12,8 +12,8 @@ from onyx.task.parts.work import Work
 from onyx.task.phases.idle import idle
 from onyx.task.phases.intake import read, take_kept
 from onyx.task.retrying import suspects
+from onyx.task.stateful.upkeep import blocked
 from onyx.task.table import ADVANCED, Answer
-from onyx.task.windowed.upkeep import blocked
 
 
 def before_batch(program: Program) -> Answer:
@@ -32,7 +32,7 @@ def read_batch(task: BatchTask) -> Answer:
     if runtime.delivery.keeps and take_kept(runtime, allocation, work):
         work.timer.read()
         return ADVANCED
-    if blocked(allocation.windowing):
+    if blocked(allocation.keeper):
         return idle(task)
     split = bool(work.pieces.waiting)
     if not split:

@@ -12,9 +12,9 @@ from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Status
 from onyx.task.recovery import partitions
 from onyx.task.recovery.output import not_dead_yet, recover_output
+from onyx.task.stateful.recover import recover_windows
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.tables import tables_again
-from onyx.task.windowed.recover import recover_windows
 
 
 def recover(runtime: Runtime, allocation: Allocation) -> Answer:

@@ -22,8 +22,8 @@ from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.work import Work
 from onyx.task.phases.retries import ask_again
 from onyx.task.sink.sink import Sink
+from onyx.task.stateful.partials import merge_partials
 from onyx.task.table import ADVANCED, Answer
-from onyx.task.windowed.partials import merge_partials
 
 
 def route(program: Program, sink: Sink | None, allocation: Allocation, work: Work) -> Answer:
@@ -68,19 +68,19 @@ def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answ
     """Segments that were not applied before change the state of their windows. What fires is
     carried out, though nothing of it is sent before it is durable. What a function with
     state or a processor has changed counts from now on."""
-    if allocation.windowing is None:
+    if allocation.keeper is None:
         return ADVANCED
     if program.streams is not None:
-        with allocation.windowing.calls.failures():
-            join_batch(program, allocation.windowing, work)
+        with allocation.keeper.calls.failures():
+            join_batch(program, allocation.keeper, work)
         return ADVANCED
     if program.windowed is None:
-        keep_changes(allocation.windowing, work)
+        keep_changes(allocation.keeper, work)
         if program.keyed is not None and work.leaves is not None:
-            allocation.windowing.keyed.trim()
+            allocation.keeper.keyed.trim()
         return ADVANCED
     if work.partials:
         program.metrics.batch(sum(map(len, work.partials)), 0)
-        merge_partials(allocation.windowing, work, partial(ask_again, allocation))
-    assign(program, allocation.windowing, work)
+        merge_partials(allocation.keeper, work, partial(ask_again, allocation))
+    assign(program, allocation.keeper, work)
     return ADVANCED

@@ -26,8 +26,8 @@ from onyx.task.parts.work import Work
 from onyx.task.phases.controls import pass_controls
 from onyx.task.phases.retries import acked
 from onyx.task.phases.write import write
+from onyx.task.state.keeper import StateKeeper
 from onyx.task.table import ADVANCED, Answer
-from onyx.task.window_state.windowing import Windowing
 
 _Share = tuple[ChildTask, Outgoing]
 
@@ -45,8 +45,8 @@ def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
             _send(runtime, allocation, work.batch, work.routed)
         # Behind what may be refused and done again; acks leave later than this, in any case.
         _give_back(runtime, allocation, work, work.batch, work.routed)
-    if allocation.windowing is not None:
-        _send_emissions(runtime, allocation, allocation.windowing)
+    if allocation.keeper is not None:
+        _send_emissions(runtime, allocation, allocation.keeper)
     pass_controls(runtime, allocation, work)
     return ADVANCED
 
@@ -76,20 +76,20 @@ def _tell(allocation: Allocation, batch: Batch, routed: Routed) -> None:
 
 def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed) -> None:
     """Send what was made of a batch on, and ack the batch."""
-    windowing = allocation.windowing
+    keeper = allocation.keeper
     begins = runtime.source is not None
     # What a function gives back is on its way when it acks. So it has to ack each batch, or a tree
     # could be complete before; and always, because ids are the same on each replay.
     gives_back = bool(runtime.program.job.ack_returns) and not begins
-    withheld = windowing is not None or gives_back
+    withheld = keeper is not None or gives_back
     made = _put_all(runtime, allocation, batch, routed, begins, withheld)
     if made is None or batch.roots is None:
         return
     roots, values = acked(allocation, batch.roots, made, routed)
-    if windowing is None:
+    if keeper is None:
         allocation.acks.add(roots, values)
     else:
-        windowing.withhold(roots, values)
+        keeper.withhold(roots, values)
 
 
 def _send_elsewhere(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed) -> None:
@@ -104,12 +104,12 @@ def _send_elsewhere(runtime: Runtime, allocation: Allocation, batch: Batch, rout
         allocation.acks.add(*acked(allocation, failed.roots, made, mine))
 
 
-def _send_emissions(runtime: Runtime, allocation: Allocation, windowing: Windowing) -> None:
+def _send_emissions(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> None:
     """Send what triggers, timers, functions with state, processors and joins have made and the
     state log has: as the source of new trees. It counts when it is sent for the first time."""
-    if not windowing.emissions.waiting:
+    if not keeper.emissions.waiting:
         return
-    program, emissions = runtime.program, windowing.emissions
+    program, emissions = runtime.program, keeper.emissions
     before, batches = emissions.sent, emissions.read(runtime.sizing.emitted_max)
     program.metrics.batch(0, emissions.sent - before)
     for child, batch in batches:

@@ -25,8 +25,8 @@ from onyx.task.parts.work import Work
 from onyx.task.phases.retries import ask_for_retries, send_retries, without
 from onyx.task.retrying.suspects import take_apart
 from onyx.task.sink.sink import Sink
+from onyx.task.stateful.upkeep import make_answers_durable
 from onyx.task.table import ADVANCED, WAITING, Answer
-from onyx.task.windowed.upkeep import make_answers_durable
 
 _NOT_OF_SEGMENTS = (Unavailable, Fenced, WorkLost, OutputFailed, StateError, InvariantViolated)
 """Failures that are about no segment."""
@@ -102,10 +102,10 @@ def _write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves) -> 
     if allocation.committing is not None:
         allocation.committing.write(batch, leaves)
         return
-    windowing = allocation.windowing
-    if windowing is None or batch.roots is None or batch.ids is None:
+    keeper = allocation.keeper
+    if keeper is None or batch.roots is None or batch.ids is None:
         sink.write(leaves.segments, batch.roots, batch.ids, leaves.parents)
         return
     values, withheld = split_values(batch.ids)
     sink.write(leaves.segments, batch.roots, values, leaves.parents)
-    windowing.withhold(batch.roots, withheld)
+    keeper.withhold(batch.roots, withheld)

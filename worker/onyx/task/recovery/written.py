@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onyx.errors import UserError
+from onyx.keystate.records import StagedOutput
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import Token, TransactionalOutput
 from onyx.state.recovery import CarriedOver, CarryOver
@@ -22,7 +23,6 @@ from onyx.task.parts.runtime import Runtime
 from onyx.task.plugin_context import plugin_context
 from onyx.task.recovery.old_job import OldJob, old_job
 from onyx.task.recovery.old_state import NOTHING, carried_over, read_old_state
-from onyx.windows.records import StagedOutput
 
 
 def carry_over_written(runtime: Runtime) -> CarryOver | None:

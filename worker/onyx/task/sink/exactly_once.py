@@ -21,6 +21,7 @@ import numpy as np
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.apply import Leaves
 from onyx.flow.batch import Batch, chosen_by
+from onyx.keystate.records import StagedOutput
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
@@ -29,7 +30,6 @@ from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.collector import Collector
 from onyx.state.recovery import Recovered
 from onyx.task.sink.sink import Sink
-from onyx.windows.records import StagedOutput
 
 
 class Committing:

@@ -23,9 +23,9 @@ from typing import Any
 
 from onyx.flow.batch import Segments as Segments
 from onyx.flow.batch import as_dicts
+from onyx.keystate.buckets import Form
+from onyx.keystate.coded import Groups, Keyed, Values, rows
 from onyx.windows.aggregations.array_forms import ArrayForm
-from onyx.windows.buckets import Form
-from onyx.windows.coded import Groups, Keyed, Values, rows
 
 States = MutableMapping[Any, Any]
 """States by group; one that is not there begins with the first state."""

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices
+from onyx.keystate.coded import Values
 from onyx.windows.aggregations.arrays import added, both_added, extremes
-from onyx.windows.coded import Values
 
 Column = NDArray[Any]
 States = tuple[Column, ...]

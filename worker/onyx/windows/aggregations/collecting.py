@@ -9,9 +9,9 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.instants import looked_up
+from onyx.keystate.coded import Values
+from onyx.keystate.copies import copied
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
-from onyx.windows.coded import Values
-from onyx.windows.copies import copied
 
 
 class Conj(Aggregation):

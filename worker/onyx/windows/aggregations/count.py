@@ -10,9 +10,9 @@ import numpy as np
 
 from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
+from onyx.keystate.coded import Groups, Values
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.aggregations.array_forms import ArrayForm, CountForm
-from onyx.windows.coded import Groups, Values
 
 
 class Count(Aggregation):

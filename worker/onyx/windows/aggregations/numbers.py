@@ -21,10 +21,10 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
 from onyx.flow.groups.keys import EXPONENT_MAX
 from onyx.flow.instants import looked_up
+from onyx.keystate.coded import Groups, Values, numbers_of
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.aggregations.array_forms import ArrayForm, AverageForm, ExtremeForm, SumForm
 from onyx.windows.aggregations.arrays import added, extremes, sums_of
-from onyx.windows.coded import Groups, Values, numbers_of
 
 _NUMBERS = frozenset({int, float})
 _DIGITS_MAX = 1_000

@@ -9,10 +9,10 @@ import numpy as np
 
 from onyx.flow.batch import as_columns, as_dicts
 from onyx.flow.columns.record_batch import Columns, from_dicts
+from onyx.keystate.coded import Groups, Keyed
+from onyx.keystate.copies import copied, copied_twice
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
-from onyx.windows.coded import Groups, Keyed
-from onyx.windows.copies import copied, copied_twice
 from onyx.windows.user_functions import Call
 
 

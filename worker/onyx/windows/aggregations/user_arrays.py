@@ -23,12 +23,12 @@ import pyarrow as pa
 from onyx.errors import UserFunctionError, describe_type
 from onyx.flow.batch import Indices
 from onyx.flow.columns.record_batch import Columns
+from onyx.keystate.coded import Groups, Values
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.aggregations.aggregation import States as Bucket
 from onyx.windows.aggregations.array_forms import Column, States
 from onyx.windows.aggregations.user import columns_of
-from onyx.windows.coded import Groups, Values
 from onyx.windows.user_functions import Call
 
 NEEDED, OPTIONAL = ("init_array", "fold_array"), ("merge_array",)

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.batch import Indices
+from onyx.keystate.buckets import Bucket, Form, Pair
+from onyx.keystate.coded import Groups, Values
+from onyx.keystate.groups import Shards, dump_keys
+from onyx.keystate.records import DeleteGroups, Record, Records, SetArrays, append
 from onyx.windows.aggregations.array_forms import ArrayForm, States
 from onyx.windows.arrays.pairs import PairsOfRows
 from onyx.windows.arrays.rows import Rows
-from onyx.windows.buckets import Bucket, Form, Pair
-from onyx.windows.coded import Groups, Values
-from onyx.windows.groups import Shards, dump_keys
-from onyx.windows.records import DeleteGroups, Record, Records, SetArrays, append
 
 _GONE: Any = object()
 _PAGE = 1_024

@@ -18,8 +18,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from onyx.flow.batch import Indices
-from onyx.windows.arrays.key_values import IntValues, TextValues
-from onyx.windows.records import (
+from onyx.keystate.records import (
     Record,
     SetArrays,
     SetSessionArrays,
@@ -28,6 +27,7 @@ from onyx.windows.records import (
     WatermarkReached,
     WindowRecord,
 )
+from onyx.windows.arrays.key_values import IntValues, TextValues
 
 _SESSIONS = ("groups", "session_keys", "lowers", "uppers", "states", "fired")
 _Place = tuple[str, int | None]

@@ -21,9 +21,9 @@ import pyarrow as pa
 from onyx.flow.batch import U64, Indices
 from onyx.flow.columns.values import python_values
 from onyx.flow.groups.hashes import column_hashes
+from onyx.keystate.coded import Groups
+from onyx.keystate.groups import dump_keys, load_keys
 from onyx.windows.arrays.key_values import IntValues, TextValues
-from onyx.windows.coded import Groups
-from onyx.windows.groups import dump_keys, load_keys
 
 _SLOTS_MIN = 64
 _FULL = 0.5

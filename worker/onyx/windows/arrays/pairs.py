@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from onyx.flow.batch import Indices
+from onyx.keystate.buckets import Held, PairsInArrays
 from onyx.windows.aggregations.array_forms import ArrayForm
 from onyx.windows.arrays.rows import Rows
-from onyx.windows.buckets import Held, PairsInArrays
 
 Given = Callable[[Rows, list[Any], Indices], None]
 """Called with groups that somebody gets, and will ask for, and their rows."""

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices
+from onyx.keystate.coded import Groups, Values
+from onyx.keystate.groups import Shards, different, slices_of
 from onyx.windows.aggregations.array_forms import ArrayForm, States
 from onyx.windows.arrays.growing import Growing
 from onyx.windows.arrays.key_table import KeyTable, table_for
-from onyx.windows.coded import Groups, Values
-from onyx.windows.groups import Shards, different, slices_of
 
 _COMPACT_MIN = 1_024
 """Fewer rows than these are not worth it to leave out those that are not alive."""

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from onyx.flow.batch import Indices
+from onyx.keystate.buckets import Held, PairsInArrays
 from onyx.windows.aggregations.array_forms import ArrayForm
 from onyx.windows.arrays.session_records import Bounds
 from onyx.windows.arrays.session_rows import SessionRows
-from onyx.windows.buckets import Held, PairsInArrays
 
 
 class SessionPage(NamedTuple):

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices
+from onyx.keystate.coded import Groups
+from onyx.keystate.groups import dump_key
+from onyx.keystate.records import SetSessionArrays, SetSessions
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.array_forms import States
 from onyx.windows.arrays.key_table import unpacked
-from onyx.windows.coded import Groups
-from onyx.windows.groups import dump_key
-from onyx.windows.records import SetSessionArrays, SetSessions
 
 Ints = NDArray[np.int64]
 

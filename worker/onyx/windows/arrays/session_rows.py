@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices, Mask
+from onyx.keystate.coded import Groups
+from onyx.keystate.groups import Shards, slices_of
+from onyx.keystate.records import Record, Records, SetSessionArrays, append
 from onyx.windows.aggregations.array_forms import ArrayForm, States
 from onyx.windows.arrays.growing import Growing
 from onyx.windows.arrays.key_table import KeyTable, table_for
 from onyx.windows.arrays.session_records import Bounds
-from onyx.windows.coded import Groups
-from onyx.windows.groups import Shards, slices_of
-from onyx.windows.records import Record, Records, SetSessionArrays, append
 
 _COMPACT_MIN = 1_024
 """Fewer rows than these are not worth it to leave out those that are not alive."""

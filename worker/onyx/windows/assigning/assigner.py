@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from onyx.flow.batch import Indices
-from onyx.windows.coded import Array
-from onyx.windows.firing import Number
+from onyx.keystate.coded import Array
+from onyx.keystate.extents import Number
 
 Axis = Sequence[Number] | Array
 """The coordinates of a batch."""

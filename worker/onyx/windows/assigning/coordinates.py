@@ -25,9 +25,9 @@ from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.instants import microseconds, milliseconds
+from onyx.keystate.coded import Array, numbers_of
+from onyx.keystate.extents import Number
 from onyx.windows.assigning.assigner import Axis
-from onyx.windows.coded import Array, numbers_of
-from onyx.windows.firing import Number
 
 _INTS = frozenset({int})
 _NUMBERS = frozenset({int, float})

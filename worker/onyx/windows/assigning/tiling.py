@@ -28,9 +28,9 @@ import msgspec
 import numpy as np
 
 from onyx.flow.batch import Indices
+from onyx.keystate.coded import Array
+from onyx.keystate.extents import Number
 from onyx.windows.assigning.assigner import Axis, Part
-from onyx.windows.coded import Array
-from onyx.windows.firing import Number
 
 COORDINATE_MAX = 2**62
 """Beyond it the arithmetic of 64 bits could overflow, and is left to Python's."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from onyx.windows.copies import copied
-from onyx.windows.groups import Shards, dump_key, load_key
-from onyx.windows.records import DeleteTriggerStates, Records, SetTriggerStates, append
+from onyx.keystate.copies import copied
+from onyx.keystate.groups import Shards, dump_key, load_key
+from onyx.keystate.records import DeleteTriggerStates, Records, SetTriggerStates, append
 
 _ABSENT: Any = object()
 

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import field
 
-from onyx.windows.firing import EventType
-from onyx.windows.groups import Keys, dump_keys, load_keys
-from onyx.windows.records import FiringProgress, Records, append
+from onyx.keystate.groups import Keys, dump_keys, load_keys
+from onyx.keystate.records import EventType, FiringProgress, Records, append
 
 Unit = tuple[int | None, Any]
 """What fires at once: an extent by its number, and a group; None: all extents of the group."""

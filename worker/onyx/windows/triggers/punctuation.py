@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
-from onyx.windows.firing import Number
+from onyx.keystate.extents import Number
 from onyx.windows.triggers.trigger import Declaration, Trigger, WindowView
 
 

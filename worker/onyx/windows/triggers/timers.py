@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from onyx.windows.dues import Dues
-from onyx.windows.records import Records, TimerDue, append
+from onyx.keystate.dues import Dues
+from onyx.keystate.records import Records, TimerDue, append
 from onyx.windows.triggers.trigger import Trigger
 
 

@@ -25,10 +25,12 @@ import msgspec
 
 from onyx.flow.batch import Segment
 from onyx.flow.predicates import Resolve
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import EventType
 from onyx.model.job import Trigger as Declared
-from onyx.windows.firing import EventType, Firing, Number
+from onyx.windows.firing import Firing
 from onyx.windows.firing_rows import in_rows
-from onyx.windows.groups import Shards
 from onyx.windows.triggers.group_states import GroupStates
 from onyx.windows.triggers.refinement import Refinement
 from onyx.windows.units import standard

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
-from onyx.windows.firing import EventType, Number
+from onyx.keystate.extents import Number
+from onyx.keystate.records import EventType
 from onyx.windows.triggers.trigger import Declaration, Trigger, WindowView
 
 _NONE: Any = object()

@@ -22,7 +22,7 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.windows.firing import Number
+from onyx.keystate.extents import Number
 from onyx.windows.triggers.trigger import Declaration, Trigger, WindowView
 from onyx.windows.units import standard
 

@@ -14,11 +14,9 @@ from itertools import repeat
 from operator import is_
 from typing import Any
 
-from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.arrays.bucket import ArrayBucket
-from onyx.windows.buckets import Bucket
-from onyx.windows.groups import Keys, Shards, dump_key, dump_keys
-from onyx.windows.records import (
+from onyx.keystate.buckets import Bucket
+from onyx.keystate.groups import Keys, Shards, dump_key, dump_keys
+from onyx.keystate.records import (
     AddUpdates,
     ClearExtent,
     DeleteGroups,
@@ -26,6 +24,8 @@ from onyx.windows.records import (
     SetStates,
     append,
 )
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.arrays.bucket import ArrayBucket
 
 _GONE: Any = object()
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.batch import Indices
+from onyx.keystate.buckets import Bucket, Frozen
+from onyx.keystate.coded import Groups, Keyed, Values
+from onyx.keystate.groups import load_key, load_keys
+from onyx.keystate.records import AddUpdates, Record, SetArrays, SetStates, StatesRecord
 from onyx.windows.aggregations.array_forms import States
 from onyx.windows.arrays.bucket import ArrayBucket
 from onyx.windows.arrays.key_table import unpacked
-from onyx.windows.buckets import Bucket, Frozen
-from onyx.windows.coded import Groups, Keyed, Values
-from onyx.windows.groups import load_key, load_keys
-from onyx.windows.records import AddUpdates, Record, SetArrays, SetStates, StatesRecord
 from onyx.windows.types.changes import Changes
 from onyx.windows.types.extents import OnPeer
 

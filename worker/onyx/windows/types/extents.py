@@ -15,13 +15,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from onyx.windows.buckets import Frozen, Holder, Pair
-from onyx.windows.coded import Keyed
+from onyx.keystate.buckets import Frozen, Holder, Pair
+from onyx.keystate.coded import Keyed
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import Record, Records, StatesRecord
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import AnyFiring, Number, Pages
-from onyx.windows.groups import Shards
+from onyx.windows.firing import AnyFiring, Pages
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, Records, StatesRecord
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from onyx.flow.columns.record_batch import Columns
+from onyx.keystate.buckets import Bucket
+from onyx.keystate.coded import Groups, Keyed, Values, different, rows
+from onyx.keystate.groups import Keys
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.count import Count
-from onyx.windows.buckets import Bucket
-from onyx.windows.coded import Groups, Keyed, Values, different, rows
-from onyx.windows.groups import Keys
 from onyx.windows.types.changes import Changes
 from onyx.windows.types.extent_states import ExtentStates
 from onyx.windows.types.waiting import Waiting

@@ -12,15 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from onyx.windows.assigning.assigner import Assigner, Part
-from onyx.windows.assigning.tiling import by_extent
-from onyx.windows.buckets import Bucket, Frozen, Pair, keys_of, pages
-from onyx.windows.coded import Keyed, chosen
-from onyx.windows.dues import Dues
-from onyx.windows.firing import AnyFiring, Number, Pages
-from onyx.windows.groups import load_keys
-from onyx.windows.prepared import Taken
-from onyx.windows.records import (
+from onyx.keystate.buckets import Bucket, Frozen, Pair, keys_of, pages
+from onyx.keystate.coded import Keyed, chosen
+from onyx.keystate.dues import Dues
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import load_keys
+from onyx.keystate.records import (
     AddUpdates,
     ClearExtent,
     DeleteGroups,
@@ -32,6 +29,10 @@ from onyx.windows.records import (
     SetStates,
     StatesRecord,
 )
+from onyx.windows.assigning.assigner import Assigner, Part
+from onyx.windows.assigning.tiling import by_extent
+from onyx.windows.firing import AnyFiring, Pages
+from onyx.windows.prepared import Taken
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.changes import Changes

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from onyx.windows.dues import Dues
-from onyx.windows.firing import Number
-from onyx.windows.groups import Keys
+from onyx.keystate.dues import Dues
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import Keys
 
 NEVER = float("inf")
 """No watermark reaches it."""

@@ -15,14 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-from onyx.windows.arrays.session_records import as_objects
-from onyx.windows.buckets import Frozen
-from onyx.windows.coded import Groups, Keyed, chosen, rows
-from onyx.windows.dues import Dues
-from onyx.windows.firing import AnyFiring, Number, Pages
-from onyx.windows.groups import dump_key, load_key, load_keys
-from onyx.windows.prepared import Taken
-from onyx.windows.records import (
+from onyx.keystate.buckets import Frozen
+from onyx.keystate.coded import Groups, Keyed, chosen, rows
+from onyx.keystate.dues import Dues
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import dump_key, load_key, load_keys
+from onyx.keystate.records import (
     AddToSessions,
     Record,
     Records,
@@ -30,6 +28,9 @@ from onyx.windows.records import (
     SetSessions,
     append,
 )
+from onyx.windows.arrays.session_records import as_objects
+from onyx.windows.firing import AnyFiring, Pages
+from onyx.windows.prepared import Taken
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer, Wanted

@@ -21,16 +21,17 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.batch import Indices, Mask
+from onyx.keystate.buckets import Frozen
+from onyx.keystate.coded import Groups, Keyed, chosen
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import Keys, load_keys
+from onyx.keystate.records import Record, Records, SetSessionArrays, SetSessions
 from onyx.windows.aggregations.array_forms import States
 from onyx.windows.arrays.session_pairs import SessionPage, SessionPairs
 from onyx.windows.arrays.session_records import Bounds, sessions_of
 from onyx.windows.arrays.session_rows import SessionRows
-from onyx.windows.buckets import Frozen
-from onyx.windows.coded import Groups, Keyed, chosen
-from onyx.windows.firing import Number, Pages
-from onyx.windows.groups import Keys, load_keys
+from onyx.windows.firing import Pages
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, Records, SetSessionArrays, SetSessions
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import Fire, OnPeer, Wanted

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices, Mask
 from onyx.flow.groups.codes import compact
+from onyx.keystate.coded import Groups, Keyed
 from onyx.windows.assigning.assigner import Axis
-from onyx.windows.coded import Groups, Keyed
 from onyx.windows.types.session_states import Owner
 
 Ints = NDArray[np.int64]

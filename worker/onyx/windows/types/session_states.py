@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from onyx.keystate.buckets import Form
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import dump_key, load_key
+from onyx.keystate.records import SetSessions
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.buckets import Form
-from onyx.windows.firing import Number
-from onyx.windows.groups import dump_key, load_key
-from onyx.windows.records import SetSessions
 
 Owner = tuple[Any, Any]
 """A group and a session key."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from onyx.windows.buckets import Bucket
-from onyx.windows.firing import Number
-from onyx.windows.groups import Keys, dump_keys, load_keys
-from onyx.windows.records import Fired, FiredGroups, Records, append
+from onyx.keystate.buckets import Bucket
+from onyx.keystate.extents import Number
+from onyx.keystate.groups import Keys, dump_keys, load_keys
+from onyx.keystate.records import Fired, FiredGroups, Records, append
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import OnPeer
 from onyx.windows.types.passing import NEVER, Passing

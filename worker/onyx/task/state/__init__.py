@@ -1,0 +1,1 @@
+"""What one task with state keeps on one peer, and how it becomes durable."""

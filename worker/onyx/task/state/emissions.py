@@ -1,0 +1,394 @@
+"""What the windows of one peer have emitted, until every tree of it is complete.
+
+An emission is a tree of its own: its position counts the emissions of its shard, its source is the
+state log. It is sent only when the log has it, and sent again by whoever recovers the shard, until
+its tree is complete; so nobody can see an emission that a crash would take back.
+
+Without trees (at-most-once) an emission is sent once and forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import field
+
+from onyx.flow.batch import Batch, Segments, format_of, joined, take
+from onyx.ledger.holds import Holds
+from onyx.ledger.lineage import (
+    PARTITION_SHIFT,
+    cut,
+    ids_of,
+    positions_of,
+    source_number,
+)
+from onyx.ledger.pending import PendingWindow
+from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.runs import Numbers
+from onyx.runs import joined as one_column
+from onyx.seams import Clock
+from onyx.task.state.runs import Placed, Run, SentRuns, gathered
+
+IN_FLIGHT_A_SHARD_MAX = 8_192
+"""Emissions of a shard between the first one that is not complete and the newest one sent."""
+UNSETTLED_MAX = 100_000
+"""With more emissions that are not complete, a peer of the task reads nothing, and carries out no
+further page of what fires."""
+HELD_BYTES_MAX = 67_108_864
+"""The limit for their size, encoded."""
+READ_BYTES_MAX = 2_097_152
+"""The size of what is sent at once, encoded; about."""
+CHECK_INTERVAL_S = 1.0
+
+
+Taken = dict[int, list[Placed]]
+"""Runs with their positions, by shard."""
+
+
+class Span(NamedTuple):
+    """Emissions of one shard that follow each other."""
+
+    shard: int
+    first: int
+    end: int
+
+
+class _Wave(msgspec.Struct):
+    """What came into the log in one chunk, or was taken over."""
+
+    emissions: int = 0
+    unsent: int = 0
+
+
+class _Shard(msgspec.Struct):
+    window: PendingWindow | None
+    """None without trees."""
+    next_position: int
+    source: int
+    """`source_number` of the partition that its emissions are."""
+    unsent: deque[Run] = field(default_factory=deque)
+    """In the log and not sent yet, in order."""
+    waiting: int = 0
+    """How many these are."""
+    waves: deque[tuple[_Wave, int]] = field(default_factory=deque)
+    """The waves of which wave how many of these are."""
+    kept: SentRuns = field(default_factory=SentRuns)
+    """Sent, from the first that is not complete on."""
+    again: list[tuple[int, int]] = field(default_factory=list)
+    """Positions to be sent again: from each first one to before the second."""
+
+
+class Emissions:
+    """The emissions of one windowed task on one peer, in one allocation version. Not
+    thread-safe."""
+
+    def __init__(
+        self,
+        task: str,
+        first_partition: int | None,
+        clock: Clock,
+        timeout_s: float,
+        retry_delay: RetryDelay = DEFAULT,
+    ) -> None:
+        """
+        Args:
+            task: its name, part of the ids of what it emits.
+            first_partition: number of the partition of shard 0; None without trees.
+            clock: for time-outs.
+            timeout_s: a tree that is not complete after this is sent again.
+            retry_delay: before a retry that a flow condition asks for.
+        """
+        self._task = task
+        self.first_partition = first_partition
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._retry_delay = retry_delay
+        self._shards: dict[int, _Shard] = {}
+        self._fresh: dict[int, list[Run]] = {}
+        self._next_check_s = 0.0
+        self.holds = Holds()
+        """Trees that somebody works on."""
+        self._settled: dict[int, int] = {}
+        self.unsettled = 0
+        """Emissions that are not complete, sent or not."""
+        self.held_bytes = 0
+        """Size of all that is kept: not complete, or behind what is not."""
+        self.added = 0
+        """How many there have been, those taken over included."""
+        self.sent = 0
+        """How many of them have been sent, each counted once."""
+        self.sent_through = 0
+        """So many of the first ones have all been sent: shards are not sent in the order in which
+        they emitted, and one may have no room."""
+        self._waves: deque[_Wave] = deque()
+        self._flushed = 0
+        self._flushed_bytes = 0
+        self._sent_bytes = 0
+
+    def restore(self, shard: int, settled: int, runs: Iterable[Run]) -> None:
+        """Take over a shard: everything from position `settled` on is sent again."""
+        there = self._shard(shard, settled)
+        if not self._waves:
+            self._waves.append(_Wave())
+        for run in runs:
+            self._to_send(there, run)
+            self.held_bytes += run.size_bytes
+        there.next_position = settled + there.waiting
+        self.unsettled += there.waiting
+        self.added += there.waiting
+
+    def add(self, shard: int, run: Run) -> None:
+        """New ones; nothing is sent before `release`."""
+        if count := len(run.segments):
+            self._fresh.setdefault(shard, []).append(run)
+            self.unsettled += count
+            self.added += count
+            self.held_bytes += run.size_bytes
+
+    def take_fresh(self) -> Taken:
+        """The new ones with their positions, for the log; to be released when it has them."""
+        taken: Taken = {}
+        for shard, runs in self._fresh.items():
+            there, taken[shard] = self._shard(shard, 0), []
+            for run in gathered(runs):
+                taken[shard].append((there.next_position, run))
+                there.next_position += len(run.segments)
+        self._fresh = {}
+        return taken
+
+    def release(self, taken: Taken) -> None:
+        """The log has them."""
+        if not taken:
+            return
+        self._waves.append(_Wave())
+        for shard, runs in taken.items():
+            for _, run in runs:
+                self._to_send(self._shards[shard], run._replace(encoded=None))
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something can be sent now."""
+        if not self.unsettled:
+            return False
+        self._check_timeouts()
+        return any(each.again or (each.unsent and _room(each)) for each in self._shards.values())
+
+    def read(self, segments_max: int) -> list[tuple[str | None, Batch]]:
+        """What is to be sent now, by the only child that it is for: so many segments, or as many as
+        have `READ_BYTES_MAX`."""
+        parts: dict[tuple[str | None, object], list[tuple[Segments, Numbers | None]]] = {}
+        bytes_max = READ_BYTES_MAX
+        for there in self._shards.values():
+            for run, roots in self._sendable(there, segments_max, bytes_max):
+                alike = run.child, format_of(run.segments).types(run.segments)
+                parts.setdefault(alike, []).append((run.segments, roots))
+                segments_max -= len(run.segments)
+                bytes_max -= run.size_bytes
+            if segments_max <= 0 or bytes_max <= 0:
+                break
+        return [(child, self._batch(found)) for (child, _), found in parts.items()]
+
+    def complete(self, roots: Numbers) -> None:
+        """Trees that are complete."""
+        for number, part in cut(roots, PARTITION_SHIFT):
+            shard, there = self._of_partition(number)
+            if there is None or there.window is None:
+                continue
+            before = there.window.frontier
+            self.unsettled -= there.window.complete(roots[part])
+            if there.window.frontier > before:
+                self._settled[shard] = there.window.frontier
+                self.held_bytes -= there.kept.forget(there.window.frontier)
+
+    def is_complete(self, span: Span) -> bool:
+        """Whether all of these are complete."""
+        there = self._shards[span.shard]
+        return there.window is None or there.window.all_complete(span.first, span.end)
+
+    def incomplete(self) -> list[Span]:
+        """Everything that the log has and that may not be complete."""
+        spans = [
+            Span(shard, there.window.frontier, there.window.next_position + there.waiting)
+            for shard, there in self._shards.items()
+            if there.window is not None
+        ]
+        return [each for each in spans if each.first < each.end]
+
+    def shard_of(self, partition: int) -> int:
+        """The shard whose emissions are this partition."""
+        return self._of_partition(partition)[0]
+
+    def wants_flush(self, ends: bool) -> bool:
+        """Whether outputs should make durable what they hold: half of what may be held has been
+        sent since the last time, or nothing can be sent or fired before some of it is complete, or
+        `ends`: nothing more is to come. Asked again it is not."""
+        since, since_bytes = self.sent - self._flushed, self._sent_bytes - self._flushed_bytes
+        due = since * 2 >= UNSETTLED_MAX or since_bytes * 2 >= HELD_BYTES_MAX
+        due |= ends and since > 0 and self.sent == self.added
+        due = due or (since > 0 and self._stuck())
+        if due:
+            self._flushed, self._flushed_bytes = self.sent, self._sent_bytes
+        return due
+
+    @property
+    def full(self) -> bool:
+        """Whether so much has been emitted and is not complete that it is to be waited for."""
+        return self.unsettled > UNSETTLED_MAX or self.held_bytes > HELD_BYTES_MAX
+
+    def _stuck(self) -> bool:
+        """Whether everything waits for what was sent."""
+        shards = self._shards.values()
+        if self._fresh or any(each.unsent and _room(each) for each in shards):
+            return False
+        return self.full or any(each.unsent for each in shards)
+
+    def force_retry(self, roots: Numbers, retries_max: int) -> None:
+        """Send these again after a rest (flow conditions with `action: retry`), each at most so
+        many times."""
+        now_s = self._clock.monotonic_s()
+        for number, part in cut(roots, PARTITION_SHIFT):
+            _, there = self._of_partition(number)
+            if there is not None and there.window is not None:
+                there.window.retry_roots(roots[part], retries_max, now_s)
+                self._next_check_s = min(self._next_check_s, there.window.rested_s)
+
+    def take_settled(self) -> dict[int, int]:
+        """For each shard where that has changed, the first position that is not complete."""
+        settled, self._settled = self._settled, {}
+        return settled
+
+    def pending(self, shard: int) -> tuple[int, list[Placed]]:
+        """For a snapshot: the first position that is not complete and, without a gap, everything
+        from there on that the log has."""
+        there = self._shards.get(shard)
+        if there is None:
+            return 0, []
+        if there.window is None:
+            return there.next_position, []
+        runs, position = list(there.kept), there.window.next_position
+        for run in there.unsent:
+            runs.append((position, run))
+            position += len(run.segments)
+        return there.window.frontier, runs
+
+    def _to_send(self, there: _Shard, run: Run) -> None:
+        """With the newest wave."""
+        wave, count = self._waves[-1], len(run.segments)
+        there.unsent.append(run)
+        there.waiting += count
+        there.waves.append((wave, count))
+        wave.emissions += count
+        wave.unsent += count
+
+    def _has_sent(self, there: _Shard, count: int) -> None:
+        self.sent += count
+        while count:
+            wave, left = there.waves.popleft()
+            part = min(count, left)
+            wave.unsent -= part
+            count -= part
+            if left > part:
+                there.waves.appendleft((wave, left - part))
+        while self._waves and not self._waves[0].unsent:
+            self.sent_through += self._waves.popleft().emissions
+
+    def _shard(self, shard: int, settled: int) -> _Shard:
+        if shard not in self._shards:
+            source = source_number(self._task, str(shard))
+            self._shards[shard] = _Shard(self._window(shard, settled), settled, source)
+        return self._shards[shard]
+
+    def _window(self, shard: int, settled: int) -> PendingWindow | None:
+        if self.first_partition is None:
+            return None
+        return PendingWindow(
+            partition=self.first_partition + shard,
+            frontier=settled,
+            capacity=IN_FLIGHT_A_SHARD_MAX,
+            pending_timeout_s=self._timeout_s,
+            retry_interval_s=CHECK_INTERVAL_S,
+            started_s=self._clock.monotonic_s(),
+            retry_delay=self._retry_delay,
+        )
+
+    def _of_partition(self, number: int) -> tuple[int, _Shard | None]:
+        shard = number - (self.first_partition or 0)
+        return shard, self._shards.get(shard)
+
+    def _sendable(
+        self, there: _Shard, segments_max: int, bytes_max: int
+    ) -> Iterator[tuple[Run, Numbers | None]]:
+        """Runs with their roots, those to be sent again first."""
+        now_s, window = self._clock.monotonic_s(), there.window
+        again, there.again = there.again, []
+        for first, end in again:
+            assert window is not None, "without trees nothing is sent again"
+            for position, run in there.kept.between(first, end):
+                roots = window.retry(position, position + len(run.segments), now_s)
+                chosen = (positions_of(roots) - np.uint64(position)).view(np.int64)
+                if len(chosen):
+                    yield Run(take(run.segments, chosen), run.child), roots
+        while there.unsent and min(segments_max, bytes_max) > 0 and (room := _room(there)):
+            run = _next_of(there, min(segments_max, room), bytes_max)
+            count = len(run.segments)
+            segments_max -= count
+            bytes_max -= run.size_bytes
+            self._has_sent(there, count)
+            self._sent_bytes += run.size_bytes
+            if window is None:
+                self.unsettled -= count
+                self.held_bytes -= run.size_bytes
+                yield run, None
+            else:
+                there.kept.add(window.next_position, run)
+                yield run, window.emit(count, now_s)
+
+    def _batch(self, parts: list[tuple[Segments, Numbers | None]]) -> Batch:
+        segments = joined([part for part, _ in parts])
+        columns = [roots for _, roots in parts if roots is not None]
+        if not columns:
+            return Batch(segments)
+        ids = [ids_of(self._source(roots), roots) for roots in columns]
+        return Batch(segments, one_column(columns), one_column(ids))
+
+    def _source(self, roots: Numbers) -> int:
+        _, there = self._of_partition(int(roots[0]) >> PARTITION_SHIFT)
+        assert there is not None, "its emissions are sent here"
+        return there.source
+
+    def _check_timeouts(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_check_s:
+            return
+        self._next_check_s = now_s + CHECK_INTERVAL_S
+        for roots in self.holds.take():
+            for number, part in cut(roots, PARTITION_SHIFT):
+                _, shard = self._of_partition(number)
+                if shard is not None and shard.window is not None:
+                    shard.window.held(roots[part], now_s)
+        for there in self._shards.values():
+            if there.window is not None:
+                there.again += there.window.expired(now_s)
+                there.again += there.window.rested(now_s)
+                self._next_check_s = min(self._next_check_s, there.window.rested_s)
+
+
+def _room(there: _Shard) -> int:
+    return there.window.room if there.window is not None else there.waiting
+
+
+def _next_of(there: _Shard, most: int, bytes_max: int) -> Run:
+    """Take the next run that is to be sent, or so many of it; one at least."""
+    run = there.unsent.popleft()
+    if run.size_bytes > bytes_max:
+        most = min(most, max(1, len(run.segments) * bytes_max // run.size_bytes))
+    while (count := len(run.segments)) > most:
+        half = max(most, count // 2)  # what is left is copied a few times, and not for each part
+        there.unsent.appendleft(run.part(half, count))
+        run = run.part(0, half)
+    there.waiting -= len(run.segments)
+    return run

@@ -1,0 +1,273 @@
+"""The state of one windowed task on one peer, in one allocation version, and how it gets durable.
+
+Invariant: three things are never durable apart: that a segment has been applied, what it changed,
+and what a trigger emitted because of it. They go into one chunk of the state log. Only when the
+chunk is durable are the segments acked and the emissions sent. Meanwhile the task goes on with the
+next batches; one chunk is on its way at a time, so chunks grow with the load.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from onyx.flow.batch import EncodedRun, Segments
+from onyx.keystate.groups import Shards
+from onyx.ledger.applied import Mask
+from onyx.ledger.lineage import fold
+from onyx.program.held_kinds import HeldKinds
+from onyx.program.trigger_calls import TriggerCalls
+from onyx.runs import Numbers, array_of
+from onyx.seams import Clock
+from onyx.settings import StateSettings
+from onyx.task.state.appends import Append, Appends
+from onyx.task.state.applied_ids import Tracked
+from onyx.task.state.awaited import Awaited
+from onyx.task.state.chunks import ChunkPace, Columns
+from onyx.task.state.emissions import Emissions
+from onyx.task.state.held_acks import HeldAcks
+from onyx.task.state.held_answers import Held, HeldAnswers
+from onyx.task.state.runs import run_of
+from onyx.task.state.task_state import TaskState
+from onyx.windows.firing import Pages
+from onyx.windows.watermarks import Mark, moved
+
+
+class Moment(msgspec.Struct):
+    """What fires at one moment, page by page."""
+
+    runs: Pages
+    through: Callable[[], None]
+    """To be called at the end."""
+    since_s: float
+
+
+class StateKeeper(HeldKinds):
+    """Not thread-safe. Implements `program.folding.Folding`, `program.keeping.Keeping` and what
+    extends it for functions with state, processors and joins."""
+
+    def __init__(
+        self,
+        state: TaskState,
+        shards: Shards,
+        emissions: Emissions,
+        calls: TriggerCalls,
+        appends: Appends,
+        clock: Clock,
+        settings: StateSettings,
+        held_acks: HeldAcks | None = None,
+    ) -> None:
+        """`held_acks`: where requests may wait for what the task makes."""
+        self.state = state
+        self.held, self.closed, self.shards = state.held, state.closed, state.shards
+        self.appends = appends
+        self.clock = clock
+        self.settings = settings
+        self.shard_of = shards
+        self.emissions = emissions
+        self.calls = calls
+        self.firing: Moment | None = None
+        """What fires at one moment and is not through."""
+        self.timers_from_s = 0.0
+        """No timer fires before: after several pages there is as long for reading as they took."""
+        self.ended = False
+        """Everything has fired for the last time, and arrived."""
+        self.answers = HeldAnswers()
+        self.held_acks = held_acks
+        self._again = False
+        """Whether something that was applied before waits to be acked."""
+        self._awaited = Awaited()
+        self._values: list[Columns] = []
+        self._pace = ChunkPace(clock, settings)
+        self._marks: deque[tuple[int, Mark]] = deque()
+        """Where event time was when so many emissions had been added."""
+        self._settled: dict[int, int] = {}
+
+    @property
+    def obstacle(self) -> str:
+        """Why the last chunk could not be written yet; empty if it could."""
+        return self.appends.obstacle
+
+    def leave(self) -> None:
+        """The task ends, or its job is allocated anew: answers that wait are not given."""
+        self.answers.give_up()
+        self.held.close()
+
+    # --- while a batch is worked on -------------------------------------------------------------
+
+    def fresh(self, batch: Tracked, withdrawn: Sequence[int]) -> Mask | None:
+        """Which segments have not been applied yet; from now on they count as applied. None: all
+        of them.
+
+        Args:
+            withdrawn: segments that are not to be applied.
+        """
+        if self._awaited and batch.ids is not None:
+            self._awaited.arrived(batch.ids)
+        news = self.state.fresh(batch, withdrawn)
+        if self.held_acks is not None and news is not None:
+            self._again |= len(news) - int(news.sum()) > len(withdrawn)
+        return news
+
+    def wait_for(self, roots: Numbers, ids: Numbers) -> None:
+        """Segments have come in a form that cannot be used, and will come again. Event time stands
+        still until then: they are not late because of that."""
+        self._awaited.add(roots, ids)
+
+    @property
+    def may_advance(self) -> bool:
+        """Whether event time may go on: all that came before has come to its end."""
+        return self.firing is None and not self._awaited and not self.held.unfinished
+
+    def unapplied(self, batch: Tracked) -> Mask | None:
+        """Which segments have not been applied yet; nothing changes. None: all of them."""
+        return self.state.unapplied(batch)
+
+    def has_seen(self, shard: int, value: Any) -> bool:
+        """Whether `first_seen` would say that a value is not new; nothing changes."""
+        return self.state.has_seen(shard, value)
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
+        self.changed(len(values))
+        return self.state.first_seen(shards, values)
+
+    def withhold(self, roots: Numbers, values: Numbers) -> None:
+        """Ack these when everything so far is durable."""
+        if len(roots):
+            self._values.append(fold(roots, values))
+            self.changed(len(roots))
+
+    def waiting_roots(self) -> list[Numbers]:
+        """The roots of what is withheld; from any thread."""
+        values, appending = tuple(self._values), self.appends.current
+        held = [] if self.held_acks is None else self.held_acks.waiting_roots()
+        return [roots for roots, _ in (*values, *(appending.values if appending else ()))] + held
+
+    def emit(
+        self,
+        shard: int,
+        segments: Segments,
+        child: str | None = None,
+        encoded: EncodedRun | None = None,
+    ) -> None:
+        """Send these when everything so far is durable."""
+        if len(segments):
+            self.emissions.add(shard, run_of(segments, child, encoded))
+        self.changed(len(segments))
+
+    def emit_for(self, shard: int, segments: Segments, parents: Numbers) -> None:
+        """Send these like `emit`, each made of a segment of the tree with this root."""
+        run = run_of(segments, None)
+        self.emissions.add(shard, run._replace(parents=array_of(parents)))
+        self.changed(len(segments))
+
+    def advance(self, watermark: int) -> Pages:
+        """What fires because the watermark of the task has risen to this, if it has."""
+        pages = self.state.advance(watermark)
+        if pages is None:
+            return iter(())
+        self.changed(1)
+        return pages
+
+    def release(self, mark: Mark) -> Mark | None:
+        """How far event time has come for those downstream: as far as all is sent that was emitted
+        until then. None: no further.
+
+        Args:
+            mark: where the task is, all that fires because of it included.
+        """
+        mark = moved(mark, self.held.passed_on)
+        if not self._marks or self._marks[-1][1] != mark:
+            self._marks.append((self.emissions.added, mark))
+        released = None
+        while self._marks and self._marks[0][0] <= self.emissions.sent_through:
+            released = self._marks.popleft()[1]
+        return released
+
+    def take_settled(self) -> dict[int, int]:
+        """By shard, positions of emissions below which nothing is sent again, whoever takes over;
+        those that have risen."""
+        settled, self._settled = self._settled, {}
+        return settled
+
+    def forget(self, frontiers: dict[int, int]) -> None:
+        """Nothing below these positions of their partitions comes again."""
+        if self.state.applied is not None:
+            self.state.applied.forget(frontiers)
+        if self._awaited:
+            self._awaited.forget(frontiers)
+
+    def close(self, shard: int) -> None:
+        """It has fired for the last time."""
+        self.state.close(shard)
+        self.changed(1)
+
+    def changed(self, segments: int) -> None:
+        """So many segments, or firings, have changed the state."""
+        self._pace.changed(segments)
+
+    # --- between batches ------------------------------------------------------------------------
+
+    def take_durable(self) -> list[Columns]:
+        """What may be acked now. Raises what appending a chunk has raised."""
+        durable = self.appends.take_durable()
+        if durable is None:
+            return [] if self.held_acks is None else self.held_acks.take()
+        # Only now: whoever takes over knows what is durable, and would not send again, or send as
+        # something else, what had gone out before.
+        self.emissions.release(durable.emitted)
+        self.answers.durable()
+        self._settled |= durable.settled
+        if self.held_acks is None:
+            return durable.values
+        return self.held_acks.hold(durable) + self.held_acks.take()
+
+    def cut(self, idle: bool) -> bool:
+        """Begin to write a chunk if one is due and none is on its way; True when one was begun. A
+        page of what fires at one moment is due at once."""
+        if self.appends.current is not None or not self._pace.due(idle, self.firing is not None):
+            return False
+        emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
+        if self.appends.wants_snapshot:
+            chunk = self.state.snapshot(emitted, self.emissions)
+        else:
+            chunk = self.state.changes(emitted, settled)
+        self._pace.begun(self.held.rest_s)
+        # All of it at the same moment as the chunk: values of a batch that it does not hold would
+        # be acked although the batch is not durable.
+        values, self._values = self._values, []
+        self.answers.begun()
+        again, self._again = self._again, False
+        self.appends.begin(
+            chunk,
+            self.held.take_files(),
+            Append(values, emitted, settled, again, self.held.unfinished),
+        )
+        return True
+
+    def answer(self, held: Held, durable: bool, half_applied: bool = False) -> None:
+        """Answer a question.
+
+        Args:
+            durable: not before everything so far is durable.
+            half_applied: a batch has changed the state, and what follows from it is not here yet.
+        """
+        if durable and (half_applied or not self.durable):
+            self.answers.hold(held, changed=half_applied or not self._pace.nothing_waits)
+        else:
+            held[0].set_result(held[1])
+
+    @property
+    def ready_to_fire(self) -> bool:
+        """Whether there is room for more of what fires at one moment: the last page is on its way
+        to the log, and not too much waits to arrive."""
+        return self._pace.nothing_waits and not self.emissions.full
+
+    @property
+    def durable(self) -> bool:
+        """Whether nothing waits to be written."""
+        return self.appends.current is None and self._pace.nothing_waits

@@ -1,0 +1,133 @@
+"""What one task with state knows on one peer, and how chunks hold it: changes, or all there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onyx.keystate.uniqueness import Filters
+from onyx.ledger.applied import Mask
+from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.recovery import Recovered
+from onyx.task.state.applied_ids import AppliedIds, Tracked, without
+from onyx.task.state.chunks import NO_COLUMNS, Whole, stored
+from onyx.task.state.emissions import Emissions, Taken
+from onyx.windows.firing import Pages
+from onyx.windows.stateful import Stateful
+
+
+class TaskState:
+    """Windows or state by key; keys that were seen, what was applied, and the watermark."""
+
+    def __init__(
+        self, held: Stateful, recovered: Recovered, exactly_once: bool, filters: Filters
+    ) -> None:
+        """`filters`: of the task's uniqueness key."""
+        self.held = held
+        self.shards = sorted(recovered.shards)
+        self.closed = {n for n, state in recovered.shards.items() if state.closed}
+        """Shards that have fired for the last time."""
+        self.applied = AppliedIds(recovered.roots, recovered.ids) if exactly_once else None
+        self._filters = filters
+        self._watermark = recovered.watermark
+        self._advanced_to: int | None = None
+        self._newly_closed: set[int] = set()
+        for shard, state in recovered.shards.items():
+            held.restore(shard, [])  # without state as well: its watermark is kept
+            for records in state.records():
+                held.restore(shard, records)
+            for keys in state.unique_keys():
+                filters.restore(shard, keys)
+        held.restored()
+
+    def fresh(self, batch: Tracked, withdrawn: Sequence[int]) -> Mask | None:
+        """Which segments have not been applied yet, as `AppliedIds.fresh`."""
+        if self.applied is not None:
+            return self.applied.fresh(batch, withdrawn)
+        return without(batch, withdrawn) if withdrawn else None
+
+    def unapplied(self, batch: Tracked) -> Mask | None:
+        """Which segments have not been applied yet; nothing changes. None: all of them."""
+        return None if self.applied is None else self.applied.unapplied(batch)
+
+    def has_seen(self, shard: int, value: Any) -> bool:
+        """Whether `first_seen` would say that a value is not new; nothing changes."""
+        return self._filters.has_seen(shard, value)
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
+        found = [False] * len(values)
+        indices: dict[int, list[int]] = {}
+        for index, shard in enumerate(shards):
+            indices.setdefault(shard, []).append(index)
+        for shard, mine in indices.items():
+            new = self._filters.first_seen(shard, [values[index] for index in mine])
+            for index, is_new in zip(mine, new, strict=True):
+                found[index] = is_new
+        return found
+
+    def advance(self, watermark: int) -> Pages | None:
+        """What fires because the watermark of the task has risen to this; None: it has not."""
+        if watermark == self._advanced_to:
+            return None
+        self._advanced_to = watermark
+        if self._watermark is None or watermark > self._watermark:
+            self._watermark = watermark
+        return self.held.advance(watermark)
+
+    def close(self, shard: int) -> None:
+        """It has fired for the last time."""
+        self.closed.add(shard)
+        self._newly_closed.add(shard)
+
+    def changes(self, emitted: Taken, settled: dict[int, int]) -> Chunk:
+        """What has changed since the last chunk.
+
+        Args:
+            emitted: what is new of emissions.
+            settled: by shard, positions of emissions below which nothing is sent again.
+        """
+        records = self.held.take_changes()
+        keys = self._filters.take_news()
+        closed, self._newly_closed = self._newly_closed, set()
+        forgotten = {} if self.applied is None else self.applied.take_forgotten()
+        roots, ids = _NOTHING if self.applied is None else self.applied.take_news()
+        return Chunk(
+            shards={
+                shard: ShardChange(
+                    records=records.get(shard, []),
+                    emitted=stored(emitted.get(shard, ())),
+                    settled=settled.get(shard, 0),
+                    closed=shard in closed,
+                    keys=keys.get(shard, []),
+                )
+                for shard in sorted({*records, *emitted, *settled, *keys, *closed})
+            },
+            roots=roots,
+            ids=ids,
+            forgotten=forgotten,
+            watermark=self._watermark,
+        )
+
+    def snapshot(self, new: Taken, emissions: Emissions) -> Chunk:
+        """Everything, what is new since the last chunk included.
+
+        Args:
+            new: what is new of emissions.
+        """
+        # Changes are taken and dropped: the snapshot has them, and the next chunk must not.
+        self.changes({}, {})
+        shards = {}
+        for shard in self.shards:
+            settled, emitted = emissions.pending(shard)
+            shards[shard] = ShardChange(
+                emitted=stored([*emitted, *new.get(shard, ())]),
+                settled=settled,
+                closed=shard in self.closed,
+            )
+        columns = _NOTHING if self.applied is None else self.applied.columns()
+        whole = Whole(shards, self.held.freeze(self.shards), self._filters.freeze())
+        return Chunk(whole, *columns, watermark=self._watermark)
+
+
+_NOTHING = NO_COLUMNS, NO_COLUMNS

@@ -1,1 +1,0 @@
-"""The state of a windowed task on one peer: what is durable, what is emitted, what waits for it."""

@@ -1,1 +1,0 @@
-"""Tasks with windows: their state, what triggers emit, and how both become durable."""
