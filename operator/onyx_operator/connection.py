@@ -67,8 +67,9 @@ class Tenant(msgspec.Struct, frozen=True):
 def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settings | NoLog:
     """The engine's settings for the log of an OnyxCluster, or why it can have none.
 
-    The operator's own certificates and account are used for a cluster that has such, too, and for
-    no other: a log made under an account is closed to workers without one.
+    The operator's own certificates are used for a cluster that has such, too, and for no other. Its
+    account, if it has one, opens the account of the tenancy, which workers have; where the cluster
+    names a Secret, workers have the operator's own account in there.
 
     Args:
         cluster: the OnyxCluster object.
@@ -91,8 +92,7 @@ def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settin
     zookeeper = replace(base.zookeeper, address=address)
     if not (spec.get("tls") or {}).get("zookeeper"):
         zookeeper = replace(zookeeper, tls=TlsSettings())
-    if not named.get("authSecret"):
-        zookeeper = replace(zookeeper, auth_user="", auth_password_file="")
+    zookeeper = replace(zookeeper, auth_per_tenancy=not named.get("authSecret"))
     return replace(
         base,
         tenancy_id=tenancy,
@@ -100,6 +100,11 @@ def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settin
         job_scheduler=spec.get("jobScheduler") or base.job_scheduler,
         zookeeper=zookeeper,
     )
+
+
+def has_account_of_its_own(log: Settings) -> bool:
+    """Whether the tenancy of a log has an account that is not the operator's."""
+    return bool(log.zookeeper.auth_user) and log.zookeeper.auth_per_tenancy
 
 
 def tenancy_of(cluster: Mapping[str, Any]) -> str:

@@ -184,7 +184,7 @@ def test_the_operator_reads_no_secret_but_those_that_it_draws() -> None:
 
     own = ["onyx-authority", "onyx-tls"]
     assert of({}) == {"create": [], "get": [*own, "onyx-zookeeper-account"], "patch": own}
-    assert of(value_set("production")) == {}
+    assert of(value_set("production")) == {"create": []}, "accounts of tenancies"
     given = {"webhook": {"enabled": False}, "tls": {"existingSecret": "mine"}}
     assert of(given) == {"create": [], "get": ["onyx-zookeeper-account"]}
     assert of({**given, "zookeeper": {"account": False}}) == {}
@@ -200,14 +200,14 @@ def test_the_operator_tells_the_api_server_about_its_own_webhook_alone() -> None
 
 
 def test_as_installed_every_wire_is_closed() -> None:
-    """Without a value: TLS to and between all, an account in ZooKeeper, and the webhook."""
+    """Without a value: TLS to and between all, accounts in ZooKeeper, and the webhook."""
     cluster = parse_cluster(named("OnyxCluster", "onyx"))
     operator = environment(pod_specs()["Deployment/onyx-operator"])
     zookeeper = environment(pod_specs()["StatefulSet/onyx-zookeeper"])
 
     assert cluster.tls is not None
     assert (cluster.tls.secret_name, cluster.tls.zookeeper) == ("onyx-tls", True)
-    assert cluster.zookeeper.auth_secret == "onyx-zookeeper-account"
+    assert cluster.zookeeper.auth_secret is None, "workers have an account of their own"
     assert "ONYX_ZOOKEEPER_SERVER_TLS_KEY_FILE" in zookeeper
     assert {
         "ONYX_OPERATOR_WEBHOOK_KEY_FILE",

@@ -24,6 +24,7 @@ from tests.operator.harness import (
     installation,
     job,
     settings,
+    with_account,
 )
 from tests.operator.test_watches import eventually
 from tests.operator.workers import Workers
@@ -206,7 +207,7 @@ def test_nothing_is_granted_that_is_not_used(
 ) -> None:
     rights = chart_rights(**which)
     quick = {"CLUSTERS_RESYNC_INTERVAL_S": "0.1", "JOBS_RESYNC_INTERVAL_S": "0.1"}
-    found = settings(**{**quick, **scope, **installation(tmp_path)})
+    found = with_account(settings(**{**quick, **scope, **installation(tmp_path)}), tmp_path)
     logs = Logs()
     with (
         FakeApi(*CRDS) as api,

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kubernetes.client import Configuration
+from msgspec.structs import replace
 from tests.operator.fake_api.doors import Door, Failpoint, Shut
 from tests.operator.fake_api.paths import Target
 from tests.operator.fake_api.server import FakeApi
@@ -65,6 +66,14 @@ def settings(**more: str) -> OperatorSettings:
     `settings(JOBS_RESYNC_INTERVAL_S="0.2")`."""
     changed = {f"ONYX_OPERATOR_{name}": value for name, value in more.items()}
     return operator_settings({**QUICK, **changed})
+
+
+def with_account(found: OperatorSettings, folder: Path) -> OperatorSettings:
+    """Settings of an operator that has an account of ZooKeeper, whose password is in a folder."""
+    (folder / "password").write_text("of the operator")
+    shown = {"auth_user": "onyx", "auth_password_file": str(folder / "password")}
+    engine = replace(found.engine, zookeeper=replace(found.engine.zookeeper, **shown))
+    return replace(found, engine=engine)
 
 
 def installation(folder: Path, **values: Any) -> dict[str, str]:

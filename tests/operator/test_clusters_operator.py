@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,15 @@ from tests.operator.declaring import condition, phase, started
 from tests.operator.fake_api.doors import Failpoint
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
-from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
+from tests.operator.harness import (
+    Logs,
+    Operator,
+    chart_rights,
+    cluster,
+    job,
+    settings,
+    with_account,
+)
 from tests.operator.workers import Workers
 from tests.support.patience import WAIT_S
 
@@ -370,6 +379,40 @@ def test_an_operator_killed_at_any_write_is_followed_by_another(
         eventually(lambda: len(operator.doors) == 2)
 
     assert {plural: len(api.list(plural)) for plural in CHILDREN} == dict.fromkeys(CHILDREN, 1)
+
+
+def test_workers_start_when_the_operator_has_made_their_tenancy(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    """They may not make it, and who comes first owns a ZooKeeper that is open."""
+    logs = Logs()
+    logs.away.set()
+    with Operator(api, logs.connect, with_account(QUICK, tmp_path)):
+        api.create(cluster())
+        said = says("Ready", "False", "LogUnreachable")
+        waits = api.wait_for("onyxclusters", "onyx", said)
+        assert "workers start when their tenancy is there" in message(waits, "Ready")
+        (secret,) = api.list("secrets")
+        assert secret["metadata"]["ownerReferences"][0]["uid"] == waits["metadata"]["uid"]
+        assert api.get("services", "onyx-worker") is not None
+        assert api.get("statefulsets", "onyx-worker") is None
+        logs.away.clear()
+        api.wait_for("onyxclusters", "onyx", says("Reconciled", "True"))
+        volumes = api.get("statefulsets", "onyx-worker")["spec"]["template"]["spec"]["volumes"]  # type: ignore[index]
+        assert secret["metadata"]["name"] in str(volumes)
+
+
+def test_workers_that_have_their_account_follow_the_spec_while_the_log_is_away(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    logs = Logs()
+    with Operator(api, logs.connect, with_account(QUICK, tmp_path)) as first:
+        reconciled(api)
+        logs.away.set()
+        first.kill()
+        api.patch("onyxclusters", "onyx", {"spec": {"peersPerWorker": 7}})
+        api.wait_for("onyxclusters", "onyx", says("Reconciled", "True"))
+        assert "'7'" in str(api.get("statefulsets", "onyx-worker"))
 
 
 def test_a_spark_server_gets_a_token_that_the_operator_never_reads(api: FakeApi) -> None:

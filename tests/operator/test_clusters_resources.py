@@ -9,6 +9,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from msgspec.structs import replace
 from tests.operator.clusters import CODE, SIDECAR, SMALL, SPARK, WHOLE, pool
 
 from onyx.model.cluster import SET_BY_OPERATOR, SPARK_SET_BY_OPERATOR
@@ -101,6 +102,29 @@ def test_a_worker_understands_its_variables(name: str) -> None:
     assert settings.telemetry.metrics_port == 9600
     assert settings.leave_timeout_s < of.cluster.termination_grace_period_seconds
     assert {each for each in given if each.startswith("ONYX_")} <= set(variables())
+
+
+def test_a_tenancy_with_an_account_has_it_in_a_secret_that_only_its_workers_mount() -> None:
+    def of(**changes: Any) -> tuple[Pool, str]:
+        found = replace(POOLS["spark"], draws_account=True, **changes)
+        return found, found.account_secret
+
+    owned, secret = of()
+    drawn = next(each for each in objects(owned) if each["metadata"]["name"] == secret)
+    assert (drawn["kind"], drawn["type"]) == ("Secret", "onyx.dev/zookeeper-account")
+    assert "data" not in drawn, "a plan holds no password"
+    assert {
+        "name": "zookeeper-account",
+        "secret": {"secretName": secret, "defaultMode": 0o440},
+    } in (pod(owned)["volumes"])
+    kinds = [json.dumps(each) for each in objects(owned) if each["kind"] == "Deployment"]
+    assert not [each for each in kinds if secret in each], "Spark needs none"
+    given = {each["name"]: each for each in worker(owned)["env"]}
+    user = {"secretKeyRef": {"name": secret, "key": "user"}}
+    assert given["ONYX_ZOOKEEPER_AUTH_USER"]["valueFrom"] == user
+    assert given["ONYX_ZOOKEEPER_CLOSE_ROOT"]["value"] == "never"
+    assert of(tenancy_id="team.other")[1] != secret, "what is there once is never changed"
+    assert not POOLS["spark"].account_secret
 
 
 def test_every_variable_occurs_once_and_the_owners_override_what_follows_from_other_keys() -> None:

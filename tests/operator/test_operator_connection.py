@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx_operator.connection import connection
@@ -19,7 +20,12 @@ BASE = Settings(
         auth_password_file="/etc/onyx/password",
     )
 )
-PLAIN = ZooKeeperSettings(address="chart:2181")
+PLAIN = ZooKeeperSettings(
+    address="chart:2181",
+    auth_user="onyx",
+    auth_password_file="/etc/onyx/password",
+    auth_per_tenancy=True,
+)
 
 
 def found(**spec: Any) -> Settings:
@@ -42,21 +48,16 @@ def test_a_cluster_that_names_nothing_has_a_tenancy_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ({"zookeeper": {"address": "own:2181"}}, ZooKeeperSettings(address="own:2181")),
+        ({"zookeeper": {"address": "own:2181"}}, replace(PLAIN, address="own:2181")),
         (
             {"tls": {"secretName": "s", "zookeeper": True}},
-            ZooKeeperSettings(address="chart:2181", tls=CERTIFICATES),
+            replace(PLAIN, tls=CERTIFICATES),
         ),
         ({"tls": {"secretName": "s", "zookeeper": False}}, PLAIN),
-        (
-            {"zookeeper": {"authSecret": "s"}},
-            ZooKeeperSettings(
-                address="chart:2181", auth_user="onyx", auth_password_file="/etc/onyx/password"
-            ),
-        ),
+        ({"zookeeper": {"authSecret": "s"}}, replace(PLAIN, auth_per_tenancy=False)),
     ],
 )
-def test_certificates_and_account_are_used_where_workers_use_them(
+def test_certificates_are_used_where_workers_use_them_and_the_account_is_theirs(
     spec: dict[str, Any], expected: ZooKeeperSettings
 ) -> None:
     assert found(**spec).zookeeper == expected

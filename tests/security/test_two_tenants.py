@@ -3,25 +3,31 @@ and OnyxJobs in a namespace of its own: reads, runs in, fills, or stops what is 
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from itertools import permutations
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE
 from msgspec.structs import replace
 from tests.operator.declaring import phase
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, chart_rights, cluster, job, settings
 from tests.operator.test_clusters_operator import eventually, says
 from tests.operator.workers import Workers
+from tests.support.log.markers import marker
 from tests.support.log.memory_log import MemoryLog
 from tests.support.patience import WAIT_S
 
 from onyx.client.client import Client
-from onyx.ids import GroupId
-from onyx.log.owner import TenancyTaken
+from onyx.errors import UserError
+from onyx.ids import NO_POSITION, GroupId
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
@@ -53,19 +59,53 @@ class RealLog:
 
 
 class World:
-    """An operator with an account, which both tenants have, and a cluster and workers for each."""
+    """An operator with an account, and a cluster, an account and workers for each tenant."""
 
-    def __init__(self, api: FakeApi, found: OperatorSettings) -> None:
-        self.api, self.found = api, found
+    def __init__(self, api: FakeApi, found: OperatorSettings, folder: Path) -> None:
+        self.api, self.found, self.folder = api, found, folder
 
-    def settings_of(self, tenant: str) -> Settings:
-        """As the pods of a tenant are given them."""
+    def of_operator(self, tenant: str) -> Settings:
+        """How the operator reaches the log of a tenant."""
         found = connection(self.cluster(tenant), self.found)
         assert isinstance(found, Settings)
         return found
 
+    def secret(self, tenant: str) -> Any:
+        """The one Secret in the namespace of a tenant."""
+        secrets = self.api.list("secrets")
+        (found,) = (each for each in secrets if each["metadata"]["namespace"] == tenant)
+        return found
+
+    def account(self, tenant: str) -> tuple[str, str]:
+        """User and password, as they stand there."""
+        data = self.secret(tenant)["data"]
+        user, password = (base64.b64decode(data[key]).decode() for key in ("user", "password"))
+        return user, password
+
+    def settings_of(self, tenant: str) -> Settings:
+        """As the pods of a tenant are given them."""
+        found, (user, password) = self.of_operator(tenant), self.account(tenant)
+        file = self.folder / f"password-of-{tenant}"
+        file.write_text(password)
+        own = replace(
+            found.zookeeper, auth_user=user, auth_password_file=str(file), auth_per_tenancy=False
+        )
+        return replace(found, zookeeper=own)
+
+    @contextmanager
+    def raw(self, *accounts: tuple[str, str]) -> Iterator[KazooClient]:
+        """A client that nothing of Onyx keeps back."""
+        shown = [("digest", ":".join(each)) for each in accounts]
+        client = KazooClient(self.found.engine.zookeeper.address, auth_data=shown)
+        client.start(WAIT_S)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
     def cluster(self, namespace: str, name: str = "onyx", **spec: Any) -> dict[str, Any]:
-        zookeeper = {"authSecret": "account", **spec.pop("zookeeper", {})}
+        zookeeper = spec.pop("zookeeper", {})
         made = cluster(name, namespace, **spec)
         made["spec"]["zookeeper"] = zookeeper
         return made
@@ -79,7 +119,7 @@ class World:
 
     def jobs(self, tenant: str) -> dict[str, str]:
         """What stands in the log of a tenant."""
-        with closing(ZooKeeperClientLog(self.settings_of(tenant))) as log:
+        with closing(ZooKeeperClientLog(self.of_operator(tenant))) as log:
             return {str(each.id): each.state for each in Client(log, "balanced").statuses()}
 
 
@@ -98,7 +138,7 @@ def world(api: FakeApi, tmp_path: Path) -> Iterator[World]:
         for tenant in TENANTS:
             api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant}})
         with Operator(api, ZooKeeperClientLog, found, rights=chart_rights(*TENANTS)):
-            made = World(api, found)
+            made = World(api, found, tmp_path)
             for tenant in TENANTS:
                 api.create(made.cluster(tenant))
                 applied = says("Reconciled", "True")
@@ -134,7 +174,7 @@ def test_neither_of_two_tenants_reads_runs_in_fills_or_stops_what_is_the_others(
         api.wait_for("onyxclusters", f"way-{name}", refused, namespace="red", timeout_s=WAIT_S)
         world.job("red", f"by-{name}", phase("Pending", "ClusterNotReady"))
     astray = replace(world.settings_of("red"), tenancy_id="blue.onyx")
-    with pytest.raises(TenancyTaken, match=r"tenancy blue.onyx belongs to .*/blue/onyx"):
+    with pytest.raises(UserError, match="refuses access"):
         ZooKeeperGroupLog(astray, GroupId("astray"))
     # It fills: until it is refused itself.
     for number in range(20):
@@ -162,6 +202,66 @@ def test_neither_of_two_tenants_reads_runs_in_fills_or_stops_what_is_the_others(
     world.job("blue", "job", phase("Completed"))
     world.job("blue", "later", phase("Completed"))
     assert world.jobs("blue") == {precious: "completed", later: "completed"}
+
+
+ATTACKS: dict[str, Callable[[KazooClient, str], object]] = {
+    "read": lambda client, node: client.get(node),
+    "list": lambda client, node: client.get_children(node),
+    "delete": lambda client, node: client.delete(node),
+    "write": lambda client, node: client.set(node, b"junk"),
+    "add": lambda client, node: client.create(f"{node}/junk", b"junk"),
+    "open": lambda client, node: client.set_acls(node, OPEN_ACL_UNSAFE),
+    "see whose it is": lambda client, node: client.get_acls(node),
+}
+
+
+def test_the_account_of_a_tenant_opens_its_own_tree_alone(world: World) -> None:
+    operators = ("onyx", "of the operator")
+    accounts = {tenant: world.account(tenant) for tenant in TENANTS}
+    with world.raw(operators, *accounts.values()) as everybody:
+        nodes = {each: sorted(tree(everybody, f"/onyx/{each}.onyx")) for each in TENANTS}
+    for own, other in permutations(TENANTS):
+        with world.raw(accounts[own]) as client:
+            assert sorted(tree(client, f"/onyx/{own}.onyx")) == nodes[own]
+            client.set(f"/onyx/{own}.onyx/log", b"")
+            for name, attack in ATTACKS.items():
+                for node in nodes[other]:
+                    assert is_denied(attack, client, node), f"{own} may {name} {node}"
+            assert is_denied(ATTACKS["add"], client, "/onyx")
+    assert {"log", "chunks", "origin"} <= {node.rpartition("/")[2] for node in nodes["blue"]}
+
+
+def test_the_operator_reads_and_writes_in_the_trees_of_all(world: World) -> None:
+    for tenant in TENANTS:
+        for found in world.of_operator(tenant), world.settings_of(tenant):
+            with closing(ZooKeeperClientLog(found)) as log:
+                log.append(marker(tenant))
+                assert log.read(NO_POSITION)
+                assert log.usage().bytes, "the operator lets the tenant know"
+
+
+def test_an_account_that_is_lost_comes_again_as_it_was(world: World) -> None:
+    before = world.account("blue")
+    name = world.secret("blue")["metadata"]["name"]
+    world.api.delete("secrets", name, namespace="blue")
+    world.api.wait_for("secrets", name, bool, namespace="blue", timeout_s=WAIT_S)
+    assert world.account("blue") == before
+    requests = [each.target for each in world.api.requests if each.target.resource == "secrets"]
+    assert {each.verb for each in requests} == {"create"}, "it reads no Secret of a tenant"
+
+
+def is_denied(attack: Callable[[KazooClient, str], object], client: KazooClient, node: str) -> bool:
+    try:
+        attack(client, node)
+    except NoAuthError:
+        return True
+    return False
+
+
+def tree(client: KazooClient, top: str) -> Iterator[str]:
+    yield top
+    for child in client.get_children(top):
+        yield from tree(client, f"{top}/{child}")
 
 
 def jobs_of(api: FakeApi, namespace: str) -> list[Any]:

@@ -51,6 +51,9 @@ class ZooKeeperSettings(msgspec.Struct, frozen=True):
     that everybody may who reaches ZooKeeper."""
     auth_password_file: str = ""
     """File with the password of `auth_user`."""
+    auth_per_tenancy: bool = False
+    """Whether each tenancy has an account of its own, which follows from its name and the password
+    of `auth_user`, who owns only what is above tenancies. The operator has it so."""
     close_root: CloseRoot = "alone"
     """When a process with `auth_user` closes `/` of ZooKeeper to everybody else, who may make no
     nodes there then: `alone`, if there are only Onyx's; `always`; `never`."""

@@ -6,21 +6,27 @@ while a NetworkPolicy is not allowed.
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import contextlib
-import secrets
 
 from msgspec.structs import replace
 
+from onyx.settings import Settings
 from onyx_operator.clusters.actions import Action, Apply, Draw
-from onyx_operator.clusters.mounts import SPARK_TOKEN_KEY
+from onyx_operator.clusters.drawn import content
 from onyx_operator.clusters.plan import Plan
 from onyx_operator.clusters.spec import Refusal, as_declared
 from onyx_operator.kube import Conflict, Kube, KubeError, Object
 
 
-async def act(kube: Kube, cluster: Object, plan: Plan) -> Plan | None:
+async def act(kube: Kube, cluster: Object, log: Settings, plan: Plan) -> Plan | None:
     """Carry out a plan. None when that succeeded, else the plan with what was refused.
+
+    Args:
+        kube: the API server.
+        cluster: the OnyxCluster object.
+        log: how the operator reaches its log.
+        plan: what to do.
 
     Raises:
         Unavailable: the API server cannot be reached.
@@ -28,7 +34,7 @@ async def act(kube: Kube, cluster: Object, plan: Plan) -> Plan | None:
     refused: list[tuple[Action, KubeError]] = []
     for action in plan.actions:
         try:
-            await _carry_out(kube, cluster, action)
+            await _carry_out(kube, cluster, log, action)
         except KubeError as error:
             refused.append((action, error))
     if not refused:
@@ -44,7 +50,7 @@ def _pods_key(action: Action) -> str:
     return action.child.pods_key if isinstance(action, Apply) else ""
 
 
-async def _carry_out(kube: Kube, cluster: Object, action: Action) -> None:
+async def _carry_out(kube: Kube, cluster: Object, log: Settings, action: Action) -> None:
     if isinstance(action, Apply):
         child = action.child
         now = await kube.apply(child.resource, child.body)
@@ -54,8 +60,8 @@ async def _carry_out(kube: Kube, cluster: Object, action: Action) -> None:
             await kube.event(cluster, verb, f"{verb.lower()} {_object(action)}")
         return
     if isinstance(action, Draw):
-        token = base64.b64encode(secrets.token_urlsafe().encode()).decode()
-        secret = {**action.child.body, "data": {SPARK_TOKEN_KEY: token}}
+        data = await asyncio.to_thread(content, action.child.body, log)
+        secret = {**action.child.body, "data": data}
         with contextlib.suppress(Conflict):  # somebody was first
             await kube.create(action.child.resource, secret)
             await kube.event(cluster, "Created", f"created {_object(action)}")

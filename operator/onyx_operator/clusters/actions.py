@@ -17,7 +17,7 @@ class Apply(msgspec.Struct, frozen=True):
 
 
 class Draw(msgspec.Struct, frozen=True):
-    """Create a Secret with a new token; one that is there stays as it is."""
+    """Create a Secret with what the operator draws; one that is there stays as it is."""
 
     child: Child
 

@@ -68,13 +68,15 @@ class Clusters:
         log = connection(body, self._operator.settings)
         if not isinstance(log, Settings):
             return found
-        trouble = self._trouble(log)
-        if trouble is not None and trouble.reason == TAKEN and isinstance(found.wanted, Pool):
+        trouble = self._trouble(log) if isinstance(found.wanted, Pool) else None
+        if trouble is not None and trouble.reason == TAKEN:
             found = replace(found, wanted=Refusal(TAKEN, trouble.message))
-        return replace(found, deaths=self._deaths(log), usage=self._usage(log))
+        return replace(found, trouble=trouble, deaths=self._deaths(log), usage=self._usage(log))
 
     async def _act(self, body: Object, _: Observed, plan: Plan) -> Plan | None:
-        return await act(self._operator.kube, body, plan)
+        log = connection(body, self._operator.settings)
+        assert isinstance(log, Settings), "else there is nothing to do"
+        return await act(self._operator.kube, body, log, plan)
 
     def _changed(self, key: Key, body: Object, gone: bool) -> None:
         if gone:

@@ -104,11 +104,12 @@ def _derived(pool: Pool) -> dict[str, Source]:
     if cluster.http is not None and cluster.http.tls_secret_name is not None:
         found["ONYX_HTTP_CERT_FILE"] = f"{HTTP_TLS_PATH}/tls.crt"
         found["ONYX_HTTP_KEY_FILE"] = f"{HTTP_TLS_PATH}/tls.key"
-    secret = cluster.zookeeper.auth_secret
-    if secret is not None:
-        user = {"secretKeyRef": {"name": secret, "key": "user"}}
+    if pool.account_secret:
+        user = {"secretKeyRef": {"name": pool.account_secret, "key": "user"}}
         found["ONYX_ZOOKEEPER_AUTH_USER"] = user
         found["ONYX_ZOOKEEPER_AUTH_PASSWORD_FILE"] = f"{ZOOKEEPER_ACCOUNT_PATH}/password"
+    if pool.draws_account:
+        found["ONYX_ZOOKEEPER_CLOSE_ROOT"] = "never"  # what is above tenancies is the operator's
     return found
 
 

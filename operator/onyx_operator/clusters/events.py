@@ -9,6 +9,7 @@ from typing import Any
 from onyx_operator.conditions import News, by_type
 
 _QUIET = (
+    "Connecting",
     "WorkersStarting",
     "Updating",
     "ScalingDown",

@@ -46,9 +46,8 @@ def mounts(pool: Pool) -> Iterator[Mount]:
         yield Mount("tls", TLS_PATH, _secret(cluster.tls.secret_name))
     if cluster.http is not None and cluster.http.tls_secret_name is not None:
         yield Mount("http-tls", HTTP_TLS_PATH, _secret(cluster.http.tls_secret_name))
-    if cluster.zookeeper.auth_secret is not None:
-        source = _secret(cluster.zookeeper.auth_secret)
-        yield Mount("zookeeper-account", ZOOKEEPER_ACCOUNT_PATH, source)
+    if pool.account_secret:
+        yield Mount("zookeeper-account", ZOOKEEPER_ACCOUNT_PATH, _secret(pool.account_secret))
     if cluster.spark is not None:
         yield spark_token_mount(pool)
 

@@ -12,6 +12,7 @@ from onyx.log.room import Usage
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.spec import Refusal
 from onyx_operator.kube import Resource
+from onyx_operator.logs.state import Trouble
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -57,3 +58,5 @@ class Observed(msgspec.Struct, frozen=True):
     """Worker processes that have died in the last minutes, as their supervisors report."""
     usage: Usage | None = None
     """What its tenancy holds in ZooKeeper; None: not known."""
+    trouble: Trouble | None = None
+    """Why its log cannot be used now."""

@@ -3,9 +3,15 @@
 A plan compares and does not remember: the same observation makes the same plan, and once all is as
 wanted, it has no actions. An object in the way that belongs to somebody else is left alone, and
 pods do not run as an account that does.
+
+Workers with an account of their tenancy start when the operator has made the tenancy in ZooKeeper:
+they may not, and where everybody still may, the first of them would own all tenancies.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -16,6 +22,7 @@ from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import (
     ACCOUNTS,
     APPLIED_ANNOTATION,
+    STATEFUL_SETS,
     Child,
     children,
 )
@@ -25,6 +32,8 @@ from onyx_operator.kube import SECRETS
 
 SPARK_LOOK_INTERVAL_S = 5.0
 """Between looks at a Spark server that starts."""
+LOG_LOOK_INTERVAL_S = 1.0
+"""Between looks whether a new tenancy is there."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -45,10 +54,12 @@ def plan(seen: Observed) -> Plan:
     there = {(each.resource, each.name): each for each in seen.found}
     needed = {(child.resource, child.name): child for child in children(pool)}
     blocked = {key: why for key in needed if (why := _blocked(there.get(key), pool.uid))}
+    waits = _waits(seen, pool)
     applied = (
         Draw(child) if child.resource == SECRETS else Apply(child, _version(there.get(key)))
         for key, child in needed.items()
         if not {key, (ACCOUNTS, child.account)} & blocked.keys()
+        and not (waits and child.resource == STATEFUL_SETS)
         and not _right(child, there.get(key))
     )
     unwanted = (
@@ -57,12 +68,29 @@ def plan(seen: Observed) -> Plan:
         if key not in needed and each.belongs_to(pool.uid) and not each.goes
     )
     trouble = "; ".join(f"{kind.kind} {name} {why}" for (kind, name), why in blocked.items())
-    refusal = Refusal("NameTaken", trouble) if trouble else None
-    return Plan((*applied, *unwanted), refusal, _look_again_in_s(seen, pool))
+    refusal = Refusal("NameTaken", trouble) if trouble else waits
+    return Plan((*applied, *unwanted), refusal, _look_again_in_s(seen, pool, waits))
 
 
-def _look_again_in_s(seen: Observed, pool: Pool) -> float | None:
+def _waits(seen: Observed, pool: Pool) -> Refusal | None:
+    """Why workers cannot have the account of their tenancy yet."""
+    if seen.trouble is None or not pool.draws_account or _have(seen.workers, pool.account_secret):
+        return None
+    said = f"workers start when their tenancy is there in ZooKeeper: {seen.trouble.message}"
+    return Refusal(seen.trouble.reason, said)
+
+
+def _have(workers: Mapping[str, Any] | None, secret: str) -> bool:
+    """Whether workers mount a Secret."""
+    pod = {} if workers is None else workers["spec"]["template"]["spec"]
+    named = ((each.get("secret") or {}).get("secretName") for each in pod.get("volumes") or ())
+    return secret in named
+
+
+def _look_again_in_s(seen: Observed, pool: Pool, waits: Refusal | None) -> float | None:
     """Nobody watches the pods of Spark: they are few, and change little once they run."""
+    if waits is not None:
+        return LOG_LOOK_INTERVAL_S
     return None if spark_is_ready(seen, pool) else SPARK_LOOK_INTERVAL_S
 
 

@@ -38,6 +38,8 @@ class Pool(msgspec.Struct, frozen=True):
     tenancy_owner: str
     zookeeper_address: str
     image: str
+    draws_account: bool = False
+    """Whether its tenancy has an account of ZooKeeper, which the operator draws."""
     code: Code | None = None
     spark_role: str = ""
     """Kind and name of what Spark servers may do; empty: there can be none."""
@@ -70,6 +72,14 @@ class Pool(msgspec.Struct, frozen=True):
     def spark_name(self) -> str:
         """Name of everything of the Spark server."""
         return f"{self.cluster.name}-spark"
+
+    @property
+    def account_secret(self) -> str:
+        """The Secret with the account of ZooKeeper that workers have; empty: they have none. What
+        the operator draws is another Secret for another tenancy."""
+        named = self.cluster.zookeeper.auth_secret
+        drawn = f"{self.name}-zookeeper-{digest_of(self.tenancy_id)}" if self.draws_account else ""
+        return named or drawn
 
     def spark_selector(self, role: str = "") -> dict[str, str]:
         """Labels that only pods of Spark have: of the `server`, of an `executor`, or of both."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from onyx.model.cluster import HttpRequests, SparkServer
-from onyx_operator.clusters import spark
+from onyx_operator.clusters import drawn, spark
 from onyx_operator.clusters.egress import limited, to, to_zookeeper
 from onyx_operator.clusters.environment import (
     CONNECT_PORT,
@@ -91,6 +91,8 @@ def children(pool: Pool) -> tuple[Child, ...]:
         found.append((BUDGETS, _budget(pool)))
     if cluster.http is not None:
         found.append((SERVICES, _http_service(pool, cluster.http)))
+    if pool.draws_account:
+        found.append((SECRETS, drawn.account(_metadata(pool, pool.account_secret))))
     if cluster.spark is not None:
         found += _spark(pool, cluster.spark)
     made = [Child(kind, _stamped(body), _PODS_KEYS.get(kind, "")) for kind, body in found]

@@ -13,7 +13,7 @@ from onyx.model.parsing.cluster import parse_cluster
 from onyx.settings import Settings
 from onyx_operator.clusters.pod_rights import not_allowed
 from onyx_operator.clusters.pool import Pool, code_of
-from onyx_operator.connection import NoLog, connection
+from onyx_operator.connection import NoLog, connection, has_account_of_its_own
 from onyx_operator.settings import ClusterSettings, OperatorSettings
 from onyx_operator.work_queue import Key
 
@@ -59,6 +59,7 @@ def read_spec(
         tenancy_id=known.tenancy_id if known else "",
         tenancy_owner=known.tenancy_owner if known else "",
         zookeeper_address=known.zookeeper.address if known else "",
+        draws_account=known is not None and has_account_of_its_own(known),
         image=parsed.image or defaults.worker_image,
         code=code_of(config_map) if config_map is not None else None,
         spark_role=defaults.spark_role,

@@ -63,9 +63,9 @@ class LogViews:
         return () if view is None else view.deaths
 
     def trouble(self, settings: Settings) -> Trouble | None:
-        """Why the log of a cluster cannot be used, if it is followed and cannot be."""
-        view = self._views.get(settings)
-        return None if view is None else view.trouble
+        """Why the log of a cluster cannot be used, if it cannot be."""
+        found = self.view(settings)
+        return found if isinstance(found, Trouble) else found.trouble
 
     def usage(self, settings: Settings) -> Usage | None:
         """What the tenancy of a cluster held some seconds ago, if that is known."""

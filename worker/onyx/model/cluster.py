@@ -59,8 +59,8 @@ class Zookeeper(msgspec.Struct, frozen=True):
     """Where clients connect. By default the address that the operator was installed with; without
     either, no workers are created and a condition says so."""
     auth_secret: Annotated[str | None, _OBJECT] = None
-    """Secret with user and password (digest scheme) that protect what the workers store in
-    ZooKeeper."""
+    """Secret with the user and password (digest scheme) of the operator, for workers that are to
+    have these. By default the operator draws an account for this cluster alone."""
 
 
 class CodeSource(msgspec.Struct, frozen=True):

@@ -100,7 +100,7 @@ def admit(zookeeper: ZooKeeperSettings, tenancy: str, other: Access) -> None:
         make_above(session, zookeeper.close_root)
         try:
             session.perform(lambda client: client.create_async(root, b"", acl=other.own))
-            Counted(session, Paths(tenancy)).begin(other)
+            Counted(session, Paths(tenancy)).begin(session.access.admitting(other))
         except NodeExistsError:
             raise UserError(
                 f"{root} is there already in ZooKeeper at {session.address}: choose another tenancy"

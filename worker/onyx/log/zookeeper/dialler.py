@@ -43,9 +43,12 @@ class Dialler:
     """
 
     def __init__(
-        self, settings: ZooKeeperSettings, certificates: CertificateFiles | None = None
+        self,
+        settings: ZooKeeperSettings,
+        certificates: CertificateFiles | None = None,
+        tenancy: str = "",
     ) -> None:
-        self.access = read_access(settings)
+        self.access = read_access(settings, tenancy)
         self._settings = settings
         self._certificates = certificates or zookeeper_certificates(settings)
 

@@ -54,7 +54,7 @@ class ZooKeeperLog:
         self._settings = settings.log
         self._paths = Paths(settings.tenancy_id)
         self._session = ZooKeeperSession(
-            settings.zookeeper, "onyx-log", fence is None, certificates
+            settings.zookeeper, "onyx-log", fence is None, certificates, settings.tenancy_id
         )
         try:
             piece_bytes = self._settings.chunk_bytes_max

@@ -166,10 +166,16 @@ class Origins:
             return
         found, _ = session.perform(lambda client: client.get_acls_async(paths.root))
         if tuple(found) != session.access.own:
+            is_open = any(each.id.scheme == "world" for each in found)
             raise UserError(
-                f"{paths.root} in ZooKeeper was made without access control, and everybody can "
-                "read and write what is there. Choose another tenancy_id, or delete it as a whole "
-                "(this forgets all jobs)"
+                f"{paths.root} in ZooKeeper "
+                + (
+                    "was made without access control, and everybody can read and write what is "
+                    "there"
+                    if is_open
+                    else f"belongs to another user than {session.access.user}"
+                )
+                + ". Choose another tenancy_id, or delete it as a whole (this forgets all jobs)"
             )
 
     def _load(self) -> tuple[_Stored, int]:

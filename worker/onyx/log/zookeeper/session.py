@@ -64,11 +64,12 @@ class ZooKeeperSession:
         name: str,
         survives_expiry: bool,
         certificates: CertificateFiles | None = None,
+        tenancy: str = "",
     ) -> None:
         self.address = settings.address
         self.session_timeout_s = settings.session_timeout_s
         """The time-out as negotiated with the server."""
-        self._dialler = Dialler(settings, certificates)
+        self._dialler = Dialler(settings, certificates, tenancy)
         self.access = self._dialler.access
         self._timeout_s = settings.connect_timeout_s
         self._survives_expiry = survives_expiry

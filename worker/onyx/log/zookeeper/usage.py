@@ -47,28 +47,27 @@ class Counted:
             try:
                 return self._read()
             except NoNodeError:
-                self.begin()
+                self.begin(self._session.access)
                 return self._read()
         except (NoNodeError, Denied):
             return None
 
-    def begin(self, reader: Access | None = None) -> None:
+    def begin(self, access: Access) -> None:
         """Let the server count.
 
         Args:
-            reader: may read the sum, besides this process.
+            access: of this process, and of the tenancy, which may read the sum.
 
         Raises:
             Denied: this process may not.
             NoNodeError: the server does not know quotas.
             Fenced, Unavailable: as `ZooKeeperSession.perform`.
         """
-        access, top = self._session.access, self._top()
+        top = self._top()
         for node in (*self._above(), top):
             self._create(node, b"", access.closed)
-        self._create(f"{top}/{LIMITS}", _WITHOUT_LIMITS, access.own)
-        shared = access.own if reader is None else access.read_by(reader)
-        self._create(f"{top}/{SUMS}", _NO_SUMS, shared)
+        self._create(f"{top}/{LIMITS}", _WITHOUT_LIMITS, access.owners)
+        self._create(f"{top}/{SUMS}", _NO_SUMS, access.shown)
 
     def _read(self) -> int | None:
         path = f"{self._top()}/{SUMS}"
