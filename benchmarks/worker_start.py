@@ -28,8 +28,7 @@ from benchmarks.figures import Figure, Measured, Size, parser, run
 from msgspec.structs import replace
 
 from onyx import api
-from onyx.processes.child import NAME, worker_environment
-from onyx.processes.forking import Launcher
+from onyx.processes.child import NAME, worker_launcher
 from onyx.processes.supervisor import Supervisor
 from onyx.processes.zygote import NAME as ZYGOTE
 
@@ -76,7 +75,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 def seen(settings: api.Settings, count: int, forked: bool) -> Seen:
     others = psutil.Process().children(recursive=True)
-    launcher = Launcher(worker_environment(settings))
+    launcher = worker_launcher(settings)
     if not forked:
         launcher.close()
     settings = replace(settings, tenancy_id=uuid.uuid4().hex)

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.servers.fake_requests import FakeRequests
 
-from onyx.front.app import App, Target
+from onyx.front.app import App
+from onyx.front.interface import Target
 from onyx.requests.caller import Caller
 from onyx.rights import of_its_author
 from onyx.serving.shares import Held, Shares, address_of

@@ -14,7 +14,8 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.log.replica_log import ReplicaLog
 from tests.support.servers.fake_requests import at_once
 
-from onyx.front.app import App, Target
+from onyx.front.app import App
+from onyx.front.interface import Target
 from onyx.ids import JobId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job

@@ -27,14 +27,23 @@ def test_what_is_loaded_on_demand_is_there(path: str) -> None:
     assert callable(thing)
 
 
+OF_SOME_WORKERS = (
+    *("pyarrow.compute", "pyarrow.csv", "pyarrow.fs", "pyarrow.parquet"),
+    *("click", "http.server", "multiprocessing.process", "prometheus_client", "uvicorn"),
+)
+"""Packages that are needed for columns, requests over HTTP and metrics."""
+
+
 def test_a_worker_process_has_nothing_on_demand_at_its_start() -> None:
-    code = f"import json, sys, {WORKER}; print(json.dumps(sorted(sys.modules)))"
+    """Also when it reads and writes rows of files as dicts."""
+    files = "onyx.plugins.files.input, onyx.plugins.files.output"
+    code = f"import json, sys, {WORKER}, {files}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = json.loads(done.stdout)
 
     assert "onyx.task.batches" in loaded
     assert [path for path in PATHS if path.partition(":")[0] in loaded] == []
-    assert [name for name in ("pyarrow.compute", "pyarrow.parquet") if name in loaded] == []
+    assert [name for name in OF_SOME_WORKERS if name in loaded] == []
 
 
 def test_names_of_a_module_on_demand_are_those_of_the_module() -> None:

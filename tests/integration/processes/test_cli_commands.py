@@ -234,13 +234,34 @@ def test_ctrl_c_ends_a_run_whose_function_hangs_and_says_what_it_waits_for(folde
     assert "waiting for a worker process to leave: in apply-fn of task work of job" in out
 
 
-def test_a_run_refuses_names_that_do_not_exist_before_anything_starts(folder: Path) -> None:
+def test_a_run_that_refuses_its_job_leaves_no_process_and_no_folder(folder: Path) -> None:
+    """ZooKeeper starts, and what forks workers imports, while the job is checked."""
     (folder / "typo.yaml").write_text(JOB.replace(":inc", ":incc"))
-    (folder / "module.yaml").write_text(JOB.replace("my_tasks:inc", "my_task:inc"))
-    done = onyx(folder, "run", "typo.yaml")
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    done = subprocess.run(
+        command("run", "typo.yaml"),
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2
     assert "spec.catalog[1].fn: my_tasks:incc" in done.stderr
     assert "did you mean inc?" in done.stderr
+    assert list(scratch.iterdir()) == []
+    assert [each for each in psutil.process_iter() if _is_of(each, scratch)] == []
+
+
+def _is_of(process: psutil.Process, scratch: Path) -> bool:
+    try:
+        return process.environ().get("TMPDIR") == str(scratch)
+    except psutil.Error:
+        return False
+
+
+def test_a_run_refuses_a_module_that_does_not_exist(folder: Path) -> None:
+    (folder / "module.yaml").write_text(JOB.replace("my_tasks:inc", "my_task:inc"))
     done = onyx(folder, "run", "module.yaml")
     assert done.returncode == 2
     assert "'my_task' cannot be imported" in done.stderr
@@ -254,7 +275,7 @@ def test_an_unreachable_zookeeper_is_told_in_one_line(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_too_few_peers_are_told_before_anything_starts(folder: Path) -> None:
+def test_too_few_peers_are_told(folder: Path) -> None:
     done = onyx(folder, "run", "job.yaml", "--peers", 2)
     assert done.returncode == 2
     assert "needs 3 peers, --peers gives 2" in done.stderr

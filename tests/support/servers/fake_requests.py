@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from tests.support.clocks import ManualClock
 
-from onyx.front.app import Target
+from onyx.front.interface import Target
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry
 from onyx.peer.requests.access import Access, InputTokens

@@ -23,7 +23,12 @@ from onyx.settings import Settings, to_environment
 
 ONYX = "onyx.cli"
 """The command."""
-PRELOADED = (*(f"onyx.cli.commands.{name}" for name in COMMANDS), WORKER)
+PRELOADED = (
+    *(f"onyx.cli.commands.{name}" for name in COMMANDS),
+    *("onyx.cli.local_run", "onyx.cli.local_plans", WORKER),
+    *("onyx.plugins.files.input", "onyx.plugins.files.output", "pyarrow.compute", "grpc._server"),
+)
+"""What most of these import. A test of what is imported when executes a process."""
 STOP_S = 60.0
 COMMAND_S = 90.0
 

@@ -17,6 +17,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -131,9 +132,20 @@ def supervises(descriptor: str) -> None:
     signal.pause()
 
 
+def begins(descriptor: str) -> None:
+    """A command that is nothing else yet, so that its zygote is a fork of it: starts a program."""
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    launcher = Launcher(os.environ, [MODULE], shared=["onyx.errors"])
+    program = Program(MODULE, ["facts", descriptor], os.environ, [int(descriptor)])
+    child = launcher.launch(program)
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (os.getpid(), child.pid)]
+    child.wait()
+    say(descriptor, commands[0] == commands[1])
+
+
 PROGRAMS: Mapping[str, Callable[..., None]] = {
     each.__name__: each
-    for each in (facts, draws, generators, patient, ends, late, calls, supervises)
+    for each in (facts, draws, generators, patient, ends, late, calls, supervises, begins)
 }
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onyx.cli import main
+from onyx.cli import command as onyx
 
 JOB = """\
 apiVersion: onyx.dev/v1alpha1
@@ -37,7 +37,7 @@ def test_an_unknown_option_of_a_plugin_is_invalid_at_its_line(
     monkeypatch.setattr("sys.argv", ["onyx", *command.split(), str(file)])
 
     with pytest.raises(SystemExit) as ended:
-        main()
+        onyx()
 
     assert ended.value.code == 2
     assert capsys.readouterr().err.splitlines() == [
@@ -80,7 +80,7 @@ def test_no_message_repeats_a_name_of_100_000_characters(
     monkeypatch.setattr("sys.argv", ["onyx", "validate", str(file)])
 
     with pytest.raises(SystemExit) as ended:
-        main()
+        onyx()
 
     said = capsys.readouterr().err
     assert ended.value.code == 2

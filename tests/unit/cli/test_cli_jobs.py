@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from onyx import __version__
-from onyx.cli import main
+from onyx.cli import command as onyx
 from onyx.cli.status_table import lines, print_statuses
 from onyx.client.statuses import JobStatus
 from onyx.ids import JobId, Position
@@ -86,5 +86,5 @@ def test_the_version_is_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["onyx", "--version"])
-    main()
+    onyx()
     assert capsys.readouterr().out == f"onyx {__version__}\n"

@@ -24,9 +24,9 @@ OF_A_CLIENT = {"kazoo", "rich", "onyx.replica.commands"}
 JOB = Path(__file__).parents[3] / "examples" / "flights" / "job.yaml"
 LOADED = """
 import json, sys
-from onyx.cli import main
+from onyx.cli import command
 try:
-    main()
+    command()
 except SystemExit as end:
     assert not end.code, end.code
 print(json.dumps(sorted(sys.modules)))

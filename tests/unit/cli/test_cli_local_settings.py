@@ -23,7 +23,7 @@ def telemetry(
 
 def test_without_options_and_variables_it_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     found = telemetry(monkeypatch, None)
-    assert (found.log_level, found.metrics_port, found.log_failures) == ("WARNING", 0, False)
+    assert (found.log_level, found.metrics_port, found.log_failures) == ("WARNING", None, False)
 
 
 def test_variables_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,8 +171,8 @@ def test_keys_of_the_operator_are_warned_of_at_their_lines(
     file.write_text(text_of(more="".join(f"  {key}\n" for key in keys)))
     next_step = "settings_for" if command == "run" else "settings"
     monkeypatch.setattr(f"onyx.cli.commands.{command}.{next_step}", None, raising=False)
-    no_zygote = SimpleNamespace(close=lambda: None)
-    monkeypatch.setattr("onyx.cli.commands.run.Launcher", lambda _: no_zygote)
+    for what in ("worker_launcher", "local_server"):
+        monkeypatch.setattr(f"onyx.cli.commands.run.{what}", lambda *_: Nothing())
     with contextlib.suppress(TypeError, AttributeError, ManifestError):  # there are no settings
         run_command([command, str(file)])
     what = "is for the operator on Kubernetes: `onyx run` and `onyx submit` ignore it"
@@ -183,6 +182,13 @@ def test_keys_of_the_operator_are_warned_of_at_their_lines(
     for line, key in enumerate(keys, 10):
         name = key.partition(":")[0]
         assert any(f"{file}:{line}: spec.{name}: {what}" in each for each in warned)
+
+
+class Nothing(contextlib.nullcontext[None]):
+    """Stands for what `onyx run` starts before it reads the file."""
+
+    def close(self) -> None:
+        pass
 
 
 def test_an_api_user_finds_warnings_in_the_log(

@@ -13,7 +13,7 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.patience import WAIT_S
 
 from onyx.errors import UserError
-from onyx.front.app import Target
+from onyx.front.interface import Target
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import GroupLog, Origin
 from onyx.peer.context import new_context

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.patience import WAIT_S
 
-from onyx.front.app import Target
+from onyx.front.interface import Target
 from onyx.front.loop import Loop
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import Part

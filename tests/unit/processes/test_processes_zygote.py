@@ -110,6 +110,15 @@ def test_a_fork_sees_what_an_executed_process_sees(
     assert [(name, forked[name]) for name in executed if forked[name] != executed[name]] == []
 
 
+def test_the_zygote_of_a_command_may_be_a_fork_of_it() -> None:
+    with a_launcher(forks=False) as executing:
+        executed = Started(executing, "facts", **own()).ends()[0]
+        forked, is_fork_of_command = Started(executing, "begins", **own()).ends()
+
+    assert is_fork_of_command
+    assert [(name, forked[name]) for name in executed if forked[name] != executed[name]] == []
+
+
 def test_what_a_fork_is_given_is_given_to_no_other(launcher: Launcher) -> None:
     first = Started(launcher, "patient")
     pid = first.says()

@@ -79,6 +79,11 @@ def test_a_listening_socket_that_was_handed_over_is_served() -> None:
     server.close()
 
 
+def test_it_ends_without_waiting_for_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests_module, "LOOK_INTERVAL_S", 3_600.0)
+    TelemetryServer("127.0.0.1", 0, None, lambda: True, lambda: True).close()
+
+
 def test_other_pages_name_those_that_exist(server: TelemetryServer) -> None:
     assert get(server, "/../etc/passwd") == (404, "pages: /livez /metrics /readyz\n")
 

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 from onyx.processes.exit_codes import ExitCode, exits_with_code
 from onyx.processes.init import divide
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Entry point of the command."""
     divide()
     # After that, so that process 1 of a container stays small.
+    from onyx.processes.ends import run_to_the_end
+
+    run_to_the_end(command)
+
+
+def command() -> None:
+    """Do what the command line says.
+
+    Raises:
+        SystemExit: with its exit code, unless that is 0.
+    """
     from onyx.cli.command_table import run_command
 
     try:

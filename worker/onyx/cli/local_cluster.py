@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 from urllib.parse import quote
 
+from onyx.cli.local_server import local_server
 from onyx.client.client import Client
 from onyx.client.connection import connect
-from onyx.log.server.environment import start_env
+from onyx.log.server.environment import env_of
+from onyx.log.server.process import ZooKeeperServer
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import takes_requests
-from onyx.processes.child import worker_environment
+from onyx.processes.child import worker_launcher
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import Supervisor
 from onyx.settings import Settings
@@ -29,18 +28,26 @@ INTERRUPTED_PATIENCE_S = 2.0
 
 @contextmanager
 def local_cluster(
-    found: Settings, peers: list[int], launcher: Launcher | None = None
+    found: Settings,
+    peers: list[int],
+    launcher: Launcher | None = None,
+    server: ZooKeeperServer | None = None,
 ) -> Iterator[tuple[Client, Supervisor, Settings]]:
-    """ZooKeeper and workers, and what leads to them; all gone at the end. What starts the workers
-    belongs to the caller, or is there for this cluster."""
+    """ZooKeeper and workers, and what leads to them; all gone at the end.
+
+    Args:
+        found: settings of all.
+        peers: of each worker process.
+        launcher: what starts the workers, which belongs to the caller; one for this cluster, if
+            None.
+        server: a ZooKeeper in the same way (`local_server`).
+    """
     with ExitStack() as stack:
         if launcher is None:  # beside the start of ZooKeeper it imports what workers need
-            launcher = stack.enter_context(closing(Launcher(worker_environment(found))))
-        folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        env = start_env(found, folder)
-        # Nothing of this cluster is read again: an orderly end of ZooKeeper would only take time.
-        stack.callback(env.server.discard)
+            launcher = stack.enter_context(closing(worker_launcher(found)))
+        if server is None:
+            server = stack.enter_context(local_server(found))
+        env = env_of(server, found)
         workers = Supervisor(env.settings, peers, launcher)
         patience_s = None
         try:

@@ -16,6 +16,7 @@ from onyx.cli.options import Engine
 from onyx.cli.progress import Progress
 from onyx.client.statuses import JobStatus
 from onyx.errors import UserError
+from onyx.log.server.process import ZooKeeperServer
 from onyx.model.job import Job
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import dealt
@@ -23,7 +24,7 @@ from onyx.processes.surroundings import configure_logs, import_from, is_set, set
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 
-_QUIET: Mapping[str, Any] = {"metrics_port": 0, "log_level": "WARNING", "log_failures": False}
+_QUIET: Mapping[str, Any] = {"log_level": "WARNING", "log_failures": False}
 """Settings of telemetry beside a job that somebody watches, unless variables give others."""
 
 
@@ -103,6 +104,7 @@ def run_here(
     as_json: bool = False,
     timeout_s: float | None = None,
     launcher: Launcher | None = None,
+    server: ZooKeeperServer | None = None,
 ) -> tuple[JobStatus, Progress]:
     """Run a job to its end, with progress meanwhile, and say what became of it.
 
@@ -113,7 +115,8 @@ def run_here(
         as_json: whether what became of it is printed for programs.
         timeout_s: after so long it is given up; never, if None.
         launcher: what starts the workers; one for this run, if None.
+        server: the ZooKeeper; one for this run, if None.
     """
-    with local_cluster(found, peers, launcher) as (client, workers, there):
+    with local_cluster(found, peers, launcher, server) as (client, workers, there):
         ways = ways_in(job, there, workers.http_port)
         return follow(client, workers, job, as_json, timeout_s, ways)

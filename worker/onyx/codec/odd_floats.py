@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.codec.kinds import levels
+from onyx.on_demand import ModuleOnDemand
+
+pc = ModuleOnDemand("pyarrow.compute")
 
 _TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 

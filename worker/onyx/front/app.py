@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
-
-import msgspec
+from typing import Any
 
 from onyx.errors import contained
 from onyx.front.asked import Asked, asked_by
 from onyx.front.authorizing import raise_refusal
+from onyx.front.interface import Requests, Target
 from onyx.front.replies import rejection, reply_to
 from onyx.front.states import StateQuestions, States, state_of
 from onyx.plugins.requests.token_options import tokens_of_states
 from onyx.requests.append import Append, Payload
-from onyx.requests.caller import Caller
 from onyx.requests.request import Answer, Status
 from onyx.seams import Clock
 from onyx.serving.bodies import Bodies, Receive, Vanished
@@ -35,27 +33,6 @@ from onyx.telemetry.labels import Served
 logger = logging.getLogger("onyx.front")
 
 BUSY_RETRY_S = 1.0
-
-
-class Target(msgspec.Struct, frozen=True):
-    """An input that takes requests."""
-
-    job: str
-    """Id of the job."""
-    task: str
-
-
-class Requests(Protocol):
-    """Where requests go. All run on the event loop of the front."""
-
-    async def find(self, job: str, task: str, is_new: bool, caller: Caller) -> Target | Answer:
-        """An input by the id or name of its job, or the answer that there is none for the caller.
-        `is_new`: no journal can have the request."""
-        ...
-
-    async def append(self, append: Append) -> Answer:
-        """The answer to a request, at the latest after the time that it gives."""
-        ...
 
 
 class App:

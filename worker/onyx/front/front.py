@@ -20,7 +20,7 @@ from onyx.telemetry.interface import GroupMetrics
 from onyx.tls.server_files import ServerFiles
 
 if TYPE_CHECKING:
-    from onyx.front.app import Requests
+    from onyx.front.interface import Requests
     from onyx.front.states import States
     from onyx.serving.server import Server
 

@@ -6,7 +6,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +22,9 @@ from onyx.structs import prepared
 
 NAME = "onyx-worker"
 """What the system calls a worker process; its command line may be that of its zygote."""
+TELEMETRY = ("onyx.telemetry.http_server", "onyx.telemetry.metrics")
+HTTP = "onyx.front.app"
+"""What workers need besides if they serve metrics, and if they take requests over HTTP."""
 RESTART_BACK_OFF_S = 0.5
 
 
@@ -33,6 +37,20 @@ def worker_environment(settings: Settings) -> Mapping[str, str]:
     environment.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     return environment
+
+
+def worker_launcher(settings: Settings, shared: Sequence[str] | None = None) -> Launcher:
+    """What starts workers with these settings, by forks of what has imported all that they need.
+
+    Args:
+        shared: as of `Launcher`.
+    """
+    modules = [WORKER]
+    if settings.telemetry.metrics_port is not None:
+        modules += TELEMETRY
+    if settings.http.port is not None and find_spec("uvicorn") is not None:
+        modules.append(HTTP)
+    return Launcher(worker_environment(settings), modules, shared)
 
 
 class Listeners(NamedTuple):

@@ -21,6 +21,7 @@ nothing of a process but a number.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import select
@@ -29,13 +30,14 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from onyx.errors import OnyxError
+from onyx.on_demand import OnDemand
 from onyx.processes.programs import Process, Program, Usage, execute, how
 
 logger = logging.getLogger("onyx.supervisor")
@@ -204,12 +206,20 @@ class Launcher:
         environment: of the zygote. Python and libraries read variables when they are imported, and
             a fork with other values has those of the zygote in such places.
         modules: what the zygote imports.
+        shared: modules that this process needs as well. It has nothing open yet and never will
+            have anything that a fork of it must not have: the zygote may be one, after it has
+            imported these. None: the zygote is executed.
     """
 
-    def __init__(self, environment: Mapping[str, str], modules: Sequence[str] = (WORKER,)) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        modules: Sequence[str] = (WORKER,),
+        shared: Sequence[str] | None = None,
+    ) -> None:
         self._environment = environment
         self._modules = modules
-        self._zygote = zygote(environment, modules)
+        self._zygote = zygote(environment, modules, shared)
 
     def launch(self, program: Program, zygote: bool = False) -> Process:
         """Start a program. It dies with the zygote, or the thread that calls this.
@@ -246,6 +256,9 @@ class Launcher:
             logger.warning("%s %s; they are started one by one instead", what, how(code))
 
 
+_FORK_HERE: OnDemand[Callable[[Mapping[str, str], Sequence[str]], Zygote | None]] = OnDemand(
+    f"{ZYGOTE}:fork_here"
+)
 _held: Zygote | None = None
 
 
@@ -255,15 +268,23 @@ def hold(given: Zygote) -> None:
     _held = given
 
 
-def zygote(environment: Mapping[str, str], modules: Sequence[str]) -> Zygote | None:
-    """The zygote that this process was given, or one that is executed, which dies with the thread
-    that calls this; None where there is none."""
+def zygote(
+    environment: Mapping[str, str], modules: Sequence[str], shared: Sequence[str] | None = None
+) -> Zygote | None:
+    """The zygote that this process was given, or one that is made, which dies with the thread
+    that calls this; None where there is none. Arguments as of `Launcher`."""
     global _held
     if _held is not None:
         given, _held = _held, None
         return given
     if not supported():
         return None
+    if shared is not None:
+        for module in shared:
+            importlib.import_module(module)
+        forked = _FORK_HERE.load()(environment, modules)
+        if forked is not None:
+            return forked
     ours, theirs = socket.socketpair()
     with theirs:
         number = theirs.fileno()

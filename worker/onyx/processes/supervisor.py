@@ -30,7 +30,13 @@ from onyx.front.front import SETTINGS as HTTP_SETTINGS
 from onyx.ids import JobId, TaskName
 from onyx.outcomes import TaskTotals
 from onyx.processes import losses
-from onyx.processes.child import RESTART_BACK_OFF_S, Child, Listeners, worker_environment
+from onyx.processes.child import (
+    RESTART_BACK_OFF_S,
+    Child,
+    Listeners,
+    worker_environment,
+    worker_launcher,
+)
 from onyx.processes.exit_codes import FINAL, ExitCode
 from onyx.processes.forking import Launcher
 from onyx.processes.inquest import Inquest
@@ -197,7 +203,7 @@ class Supervisor:
         environment = worker_environment(self._settings)
         launcher = self._launcher
         if launcher is None:
-            launcher = self._own_launcher = Launcher(environment)
+            launcher = self._own_launcher = worker_launcher(self._settings)
         for number, peers in enumerate(self._peers):
             listener = self._pages.listeners[number]
             self._children.append(

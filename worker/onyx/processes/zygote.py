@@ -15,7 +15,6 @@ closed.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import gc
@@ -24,12 +23,12 @@ import os
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from onyx.log.server.parent import end_with_parent
+from onyx.processes.ends import run_to_the_end
 from onyx.processes.forking import Ended, Refused, Spawn, Spawned, Wait, Zygote, hold, request, send
 from onyx.processes.programs import DirectChild, name_process
 
@@ -45,36 +44,65 @@ if `nohup` has started all."""
 
 def main() -> None:
     """Import, and serve; in a fork: run its program."""
+    channel, *modules = sys.argv[1:]
+    _begin(int(channel), modules)
+
+
+def fork_here(environment: Mapping[str, str], modules: Sequence[str]) -> Zygote | None:
+    """A zygote that is a fork of this process: it has imported already what both need. None if this
+    process has something open that a fork would not survive.
+
+    Args:
+        environment: its variables.
+        modules: what it imports besides.
+    """
+    if open_here():
+        return None
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # or both would write what waits there
+    other = _split()
+    if isinstance(other, Zygote):
+        return other
+    try:
+        _leave_behind(other)
+        os.environ.clear()
+        os.environ.update(environment)
+        _look_for_modules(os.environ.get("PYTHONPATH", ""))
+        _begin(other.detach(), modules)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(1)  # whatever happens, it does not go on as its parent does
+
+
+def _leave_behind(channel: socket.socket) -> None:
+    """Have no more of the process that was forked than what was executed would have."""
+    kept = channel.fileno()
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    for each in NOT_FOR_US:
+        if callable(signal.getsignal(each)):
+            is_interrupt = each == signal.SIGINT
+            signal.signal(each, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
+    sys.modules["__main__"] = sys.modules[__name__]
+
+
+def _begin(channel: int, modules: Sequence[str]) -> NoReturn:
     _ignore_signals()
     name_process(NAME)
     # Garbage of imports would leave holes on pages that are shared, to be written to by forks.
     gc.disable()
-    channel, *modules = sys.argv[1:]
     for module in modules:
         importlib.import_module(module)
     gc.freeze()
-    _run(serve(socket.socket(fileno=int(channel))))
+    # Only now: until this process has ended, nothing closes the descriptor.
+    _run(serve(socket.socket(fileno=channel)))
 
 
 def _run(module: str) -> NoReturn:
-    """Run a program, and end with its code as Python would, except that nothing is torn down: to
-    free each object would copy all memory that is shared."""
-    code = 0
-    try:
-        importlib.import_module(module).main()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if isinstance(end.code, str):
-            sys.stderr.write(f"{end.code}\n")
-    except BaseException:
-        code = 1
-        sys.excepthook(*sys.exc_info())
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    os._exit(code & 0xFF)
+    """Run a program. Nothing is torn down: to free each object would copy all memory that is
+    shared."""
+    run_to_the_end(lambda: importlib.import_module(module).main())
 
 
 def serve(channel: socket.socket) -> str:
@@ -144,22 +172,30 @@ def _become(asked: Spawn, channel: socket.socket, received: Sequence[int]) -> st
     if drawing is not None:
         drawing.seed()
     if asked.zygote:
-        ours, theirs = socket.socketpair()
-        tie = _tie()
-        pid = os.fork()
-        if pid == 0:
-            tie()
-            os.setsid()
-            ours.close()
+        other = _split()
+        if isinstance(other, socket.socket):
             for number in asked.descriptors:
                 if number > 2:
                     os.close(number)
             _ignore_signals()
-            return serve(theirs)
-        theirs.close()
-        hold(Zygote(DirectChild(pid), ours))
+            return serve(other)
+        hold(other)
     gc.enable()
     return asked.module
+
+
+def _split() -> Zygote | socket.socket:
+    """Fork a zygote: it, or in it the socket at which it is asked."""
+    ours, theirs = socket.socketpair()
+    tie = _tie()
+    pid = os.fork()
+    if pid == 0:
+        tie()
+        os.setsid()
+        ours.close()
+        return theirs
+    theirs.close()
+    return Zygote(DirectChild(pid), ours)
 
 
 def _tie() -> Callable[[], None]:

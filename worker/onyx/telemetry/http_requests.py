@@ -27,7 +27,8 @@ REQUEST_BYTES_MAX = 8_192
 REQUEST_TIMEOUT_S = 5.0
 NAMES = "name[]"
 """The name as Prometheus' clients of other languages have it."""
-_POLL_S = 0.2
+LOOK_INTERVAL_S = 0.2
+"""Between two looks whether a request is late."""
 _END = b"\r\n\r\n"
 
 
@@ -61,6 +62,8 @@ class Waiting:
         self._selector.register(listener, selectors.EVENT_READ)
         self._halves: OrderedDict[socket.socket, _Half] = OrderedDict()
         self._stop = Event()
+        self._woken, self._waking = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
         self._thread = Thread(target=self._run, name="onyx-telemetry", daemon=True)
 
     def start(self) -> None:
@@ -70,18 +73,20 @@ class Waiting:
     def close(self) -> None:
         """Close the listener and all connections that wait."""
         self._stop.set()
+        self._waking.close()
         self._thread.join()
         for connection in list(self._halves):
             self._drop(connection)
         self._selector.close()
+        self._woken.close()
         self._listener.close()
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            for key, _ in self._selector.select(_POLL_S):
+            for key, _ in self._selector.select(LOOK_INTERVAL_S):
                 if isinstance(key.data, _Half):
                     self._read(cast(socket.socket, key.fileobj), key.data)
-                else:
+                elif key.fileobj is self._listener:
                     self._accept()
             self._drop_late()
 
@@ -92,7 +97,7 @@ class Waiting:
             return
         except OSError:  # it has gone again, or there is no descriptor left
             self._drop_oldest()
-            self._stop.wait(_POLL_S)
+            self._stop.wait(LOOK_INTERVAL_S)
             return
         if len(self._halves) >= CONNECTIONS_MAX:
             self._drop_oldest()

@@ -27,7 +27,7 @@ from onyx import api
 from onyx.client.statuses import JobStatus
 from onyx.errors import Unavailable
 from onyx.peer.membership import PeerGroup
-from onyx.processes.child import worker_environment
+from onyx.processes.child import worker_launcher
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import Supervisor, dealt
 from onyx.rights import of_its_author
@@ -115,7 +115,7 @@ def with_test_env(
 @cache
 def _launcher() -> Launcher:
     """What starts worker processes: one for all environments, because it imports for a second."""
-    made = Launcher(worker_environment(api.Settings()))
+    made = worker_launcher(api.Settings())
     atexit.register(made.close)
     return made
 

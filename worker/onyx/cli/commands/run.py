@@ -17,14 +17,16 @@ from typing import Annotated
 from msgspec import Meta
 
 from onyx.cli.command_line import Argument, Option
+from onyx.cli.local_server import local_server
 from onyx.cli.options import EngineOption, JsonOption, ModulesOption
 from onyx.errors import OnyxError
 from onyx.on_demand import ModuleOnDemand
-from onyx.processes.child import worker_environment
-from onyx.processes.forking import Launcher
+from onyx.processes.child import worker_launcher
 from onyx.processes.surroundings import settings
 
 local_run = ModuleOnDemand("onyx.cli.local_run")
+SHARED = ("onyx.client.connection",)
+"""What this command and workers need: clients of the log, the model of jobs, the replica."""
 
 
 class TooManyDeadLetters(OnyxError):
@@ -65,12 +67,14 @@ def run(
     modules that the job names are looked for beside the job file and in the current folder. At the
     end it says which segments went to dead letters, matched no flow condition, or came late.
     """
-    # It imports what workers need while this process imports all else, and checks the job.
-    with closing(Launcher(worker_environment(settings()))) as launcher:
+    signal.signal(signal.SIGTERM, _interrupt)
+    given = settings()
+    # While this process imports the rest of itself and checks the job, ZooKeeper starts, and what
+    # forks the workers imports what they need besides.
+    with local_server(given) as server, closing(worker_launcher(given, SHARED)) as launcher:
         job, found = local_run.checked(file, modules, engine, log_level)
         dealt = local_run.peers_of_processes(job, peers, processes)
-        signal.signal(signal.SIGTERM, _interrupt)
-        status, progress = local_run.run_here(job, found, dealt, as_json, timeout, launcher)
+        status, progress = local_run.run_here(job, found, dealt, as_json, timeout, launcher, server)
     if status.state != "completed":
         sys.exit(1)
     most = fail_on_dead_letters

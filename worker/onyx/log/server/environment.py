@@ -38,7 +38,15 @@ def start_env(settings: Settings | None = None, data_dir: Path | None = None) ->
         Unavailable: the server did not come up.
     """
     settings = settings or Settings()
-    follow_settings(settings.telemetry)
+    return env_of(server_for(settings, data_dir), settings)
+
+
+def server_for(settings: Settings, data_dir: Path | None = None) -> ZooKeeperServer:
+    """The server that `start_env` starts. Arguments as there.
+
+    Raises:
+        SettingsError: a setting is wrong, or they are of an ensemble.
+    """
     wanted = settings.zookeeper_server
     if len(wanted.servers) > 1:
         raise SettingsError(
@@ -47,16 +55,25 @@ def start_env(settings: Settings | None = None, data_dir: Path | None = None) ->
         )
     chosen = data_dir or wanted.data_dir
     folder = Path(chosen or tempfile.mkdtemp(prefix="onyx-zookeeper-"))
-    tls = wanted.tls
-    server = ZooKeeperServer(
-        folder, wanted.port or 0, host=wanted.host, heap_mib=wanted.heap_mib, tls=tls
+    return ZooKeeperServer(
+        folder, wanted.port or 0, host=wanted.host, heap_mib=wanted.heap_mib, tls=wanted.tls
     )
+
+
+def env_of(server: ZooKeeperServer, settings: Settings) -> Env:
+    """Wait until a server serves, which is started if it was not, and lead to it.
+
+    Raises:
+        SettingsError: its folder cannot be written.
+        Unavailable: it did not come up.
+    """
+    follow_settings(settings.telemetry)
     server.start()
     zookeeper = replace(settings.zookeeper, address=server.address)
-    if tls == TlsSettings():
+    if settings.zookeeper_server.tls == TlsSettings():
         # Those of `zookeeper` are for a server elsewhere; this one listens on loopback only.
-        zookeeper = replace(zookeeper, tls=tls)
-    url = settings.state.url or str((folder / "state").absolute())
+        zookeeper = replace(zookeeper, tls=TlsSettings())
+    url = settings.state.url or str((server.data_dir / "state").absolute())
     state = replace(settings.state, url=url)
     return Env(replace(settings, zookeeper=zookeeper, state=state), server)
 

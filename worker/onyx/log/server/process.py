@@ -91,6 +91,8 @@ class ZooKeeperServer:
         self._tls = ServerTls.of(tls or TlsSettings())
         self._process: subprocess.Popen[bytes] | None = None
         self._archive: ClassArchive | None = None
+        self._takes_any_port = not port
+        self._has_served = False
 
     @property
     def address(self) -> str:
@@ -121,17 +123,18 @@ class ZooKeeperServer:
         return data_bytes(self._near_host, self.port, 1.0, self._tls.client if self._tls else None)
 
     def start(self) -> None:
-        """Start and wait until it serves. A port that was free may be somebody else's when the
-        server wants it: then another free one is taken.
+        """Start, unless `launch` has, and wait until it serves. A port that was free may be
+        somebody else's when the server wants it: then another free one is taken.
 
         Raises:
             SettingsError, Unavailable: as `launch`; or the server did not come up.
         """
-        chosen = not self.port
-        for left in reversed(range(PORTS_MAX if chosen else 1)):
+        for left in reversed(range(PORTS_MAX if self._takes_any_port else 1)):
             try:
-                self.launch()
+                if self._process is None:
+                    self.launch()
                 self._wait_until_ready()
+                self._takes_any_port, self._has_served = False, True
                 return
             except _PortTaken:
                 if not left:
@@ -222,8 +225,8 @@ class ZooKeeperServer:
 
     def discard(self) -> None:
         """End it when nothing of it is read again: at once, unless it is to write an archive of its
-        classes first."""
-        if self._archive is not None and self._archive.missing:
+        classes first, which one that has not served has not loaded."""
+        if self._has_served and self._archive is not None and self._archive.missing:
             self.stop()
         else:
             self.kill()

@@ -7,7 +7,7 @@ there is no router: clients come again.
 
 from __future__ import annotations
 
-from onyx.front.app import Target
+from onyx.front.interface import Target
 from onyx.front.loop import Loop
 from onyx.peer.requests.router import RequestRouter
 from onyx.requests.append import Append

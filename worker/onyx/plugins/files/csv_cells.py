@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.values import MISMATCH, cast_values, to_array
 from onyx.plugins.files.csv_records import CONVERSIONS
 

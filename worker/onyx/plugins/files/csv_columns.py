@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pcsv
 
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Read, mixed
@@ -29,6 +28,7 @@ from onyx.plugins.files.csv_cells import OPTION_TYPES, WRONG, cell_of, converted
 from onyx.plugins.files.csv_records import CsvRecords, raw_rows, rows_of
 from onyx.plugins.files.csv_rows import Row, Rows, is_odd, is_text
 from onyx.plugins.files.line_records import NEWLINE
+from onyx.plugins.parts.arrow import pcsv
 from onyx.plugins.records import BadRecords, whole_lines
 
 

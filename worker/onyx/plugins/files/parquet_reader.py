@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import as_dicts, as_given
@@ -24,6 +23,7 @@ from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.parquet_sizes import Sizes
 from onyx.plugins.files.spark_footer import SparkTypes, spark_types
+from onyx.plugins.parts.arrow import pq
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.records import BadRecords
 from onyx.storage.files import FileSystem

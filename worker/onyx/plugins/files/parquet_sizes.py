@@ -16,12 +16,16 @@ long so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.flow.columns.compute import pc
+from onyx.plugins.parts.arrow import pq
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ColumnChunkMetaData, ParquetFile
 
 EXPANDED_BYTES_MAX = 268_435_456
 """The size that the rows which are decoded at once may have because of dictionaries."""
@@ -38,13 +42,13 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBL
 class Sizes:
     """What is known of the values of one open file."""
 
-    def __init__(self, path: str, file: pq.ParquetFile, source: object) -> None:
+    def __init__(self, path: str, file: ParquetFile, source: object) -> None:
         """The bytes of the file are `source`, which the file reads on the same thread."""
         self._path = path
         self._file = file
         self._source = source
-        self._dictionaries: pq.ParquetFile | None = None
-        self._looks: pq.ParquetFile | None = None
+        self._dictionaries: ParquetFile | None = None
+        self._looks: ParquetFile | None = None
 
     def rows_most(self, group: int, rows_max: int, names: Sequence[str] | None) -> int:
         """How many rows of a row group may be decoded at once: at least one.
@@ -68,7 +72,7 @@ class Sizes:
             row_bytes += width
         return max(1, min(rows_max, EXPANDED_BYTES_MAX // max(1, row_bytes)))
 
-    def _width(self, group: int, at: int, chunk: pq.ColumnChunkMetaData, rows: int) -> int:
+    def _width(self, group: int, at: int, chunk: ColumnChunkMetaData, rows: int) -> int:
         """What one value may take because of a dictionary; 0 if that matters for none."""
         described = self._file.schema.column(at)
         if chunk.physical_type in _WIDTHS:
@@ -122,7 +126,7 @@ class Sizes:
         longest = pc.max(pc.binary_length(column.dictionary)).as_py()
         return int(longest or 0)
 
-    def _check_lists(self, chunk: pq.ColumnChunkMetaData, width: int) -> None:
+    def _check_lists(self, chunk: ColumnChunkMetaData, width: int) -> None:
         size = chunk.num_values * max(1, width)
         if size > max(EXPANDED_BYTES_MAX, LIST_EXPANSION_MAX * chunk.total_compressed_size):
             raise UserError(
@@ -133,7 +137,7 @@ class Sizes:
             )
 
 
-def _texts(file: pq.ParquetFile) -> list[str]:
+def _texts(file: ParquetFile) -> list[str]:
     """The columns whose values have any length."""
     columns = (file.schema.column(at) for at in range(len(file.schema)))
     return [each.path for each in columns if each.physical_type == "BYTE_ARRAY"]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from onyx.codec.segments import bytes_each
 from onyx.errors import OutputFailed, UserError
@@ -16,6 +15,7 @@ from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
 from onyx.plugins.options import task_error
+from onyx.plugins.parts.arrow import pq
 from onyx.plugins.parts.columns import ColumnsBody
 from onyx.plugins.parts.rows import Rows
 from onyx.plugins.protocol import PluginContext

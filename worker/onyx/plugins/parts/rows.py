@@ -9,9 +9,9 @@ from __future__ import annotations
 import io
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from onyx.flow.columns.record_batch import concatenated
+from onyx.plugins.parts.arrow import pq
 
 SMALL_MAX = 256
 """Tables that are kept apart: each takes some KiB, also of one row."""
