@@ -1,19 +1,32 @@
-"""Slow bodies that would take all places, or all memory for bodies, of the port for HTTP."""
+"""Requests and slow bodies that would take all places, or all memory for bodies, of the port for
+HTTP."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+import ctypes
+import resource
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from tests.support.clocks import ManualClock
+from tests.support.patience import WAIT_S
 from tests.support.servers.fake_requests import FakeRequests
+from tests.support.servers.fronts import answer, answers, fronts
 
 from onyx.front.app import App
+from onyx.front.front import Front
 from onyx.front.interface import Target
+from onyx.requests.append import Append
 from onyx.requests.caller import Caller
+from onyx.requests.request import Answer
 from onyx.rights import of_its_author
 from onyx.serving.shares import Held, Shares, address_of
 from onyx.settings import HttpSettings, Settings
@@ -152,3 +165,129 @@ def test_a_holder_is_an_address_or_a_network_of_ipv6(
     client: tuple[Any, ...] | None, holder: str
 ) -> None:
     assert address_of(client) == holder
+
+
+PLACES = HttpSettings().requests_max
+ADDRESSES = [f"127.0.0.{number}" for number in range(2, 66)]
+MIB = 1 << 20
+OF_A_PLACE = 32 << 10
+"""Bytes that a place may cost beside its body: buffers, parser, tasks."""
+
+
+class Waiting(Inputs):
+    """Any input is there, and its requests wait until a test lets them go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lets_go = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def append(self, append: Append) -> Answer:
+        self._loop = asyncio.get_running_loop()
+        self.appended.append(append)
+        await self._lets_go.wait()
+        return self.answer
+
+    def let_go(self) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._lets_go.set)
+
+
+class Clients:
+    """Clients of a front, each with an input and, of many, an address of its own."""
+
+    def __init__(self, front: Front) -> None:
+        self._front, self._count = front, 0
+
+    def send(self, body: bytes, length: int = 0) -> socket.socket:
+        """A request, of which so much of the body is sent at once."""
+        self._count += 1
+        source = (ADDRESSES[self._count % len(ADDRESSES)], 0)
+        client = socket.create_connection(("127.0.0.1", self._front.port), WAIT_S, source)
+        head = f"POST /jobs/orders/in-{self._count} HTTP/1.1\r\nhost: x\r\n"
+        kind = f"content-type: application/json\r\ncontent-length: {length or len(body)}\r\n\r\n"
+        client.sendall((head + kind).encode() + body)
+        return client
+
+
+def memory() -> int:
+    """Bytes that this process holds, without what its allocator keeps for later."""
+    ctypes.CDLL(None).malloc_trim(0)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def readable(clients: list[socket.socket]) -> list[socket.socket]:
+    """Those to which something was said."""
+    with selectors.DefaultSelector() as selector:
+        for each in clients:
+            selector.register(each, selectors.EVENT_READ)
+        return [key.fileobj for key, _ in selector.select(0)]  # type: ignore[misc]
+
+
+def until(done: Callable[[], bool]) -> None:
+    waiter = threading.Event()
+    for _ in range(int(WAIT_S / 0.01)):
+        if done():
+            return
+        waiter.wait(0.01)
+    raise AssertionError("it did not come to pass")
+
+
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    """Enough for both sides of all places."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] < 5 * PLACES:
+        pytest.skip("this process may not open so many sockets")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 5 * PLACES), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("room", [0, 8], ids=["connections are taken too", "connections are free"])
+@pytest.mark.usefixtures("descriptors")
+def test_when_all_places_are_taken_others_are_refused_until_one_is_free(room: int) -> None:
+    waiting = Waiting()
+    with contextlib.ExitStack() as stack:
+        make = stack.enter_context(fronts(waiting))
+        front = make(connections_max=PLACES + room)
+        clients = Clients(front)
+        before = memory()
+        held = [stack.enter_context(clients.send(b"{}")) for _ in range(PLACES)]
+        until(lambda: len(waiting.appended) == PLACES)
+        assert memory() - before < PLACES * OF_A_PLACE
+
+        for _ in range(3):
+            with clients.send(b"{}") as another:
+                said = answer(another) if room else answers(another)
+            assert said.startswith(b"HTTP/1.1 429") if room else not said
+        assert len(waiting.appended) == PLACES
+
+        waiting.let_go()
+        assert all(answer(each).startswith(b"HTTP/1.1 200") for each in held)
+        with clients.send(b"{}") as another:
+            assert answer(another).startswith(b"HTTP/1.1 200")
+        for each in held:
+            each.close()
+        until(lambda: front.connections == 0)
+
+
+@pytest.mark.usefixtures("descriptors")
+def test_bodies_in_all_places_hold_no_more_memory_than_bodies_may() -> None:
+    body, most = b" " * (MIB // 4), HttpSettings().bodies_bytes_max
+    assert PLACES * len(body) == 2 * most
+    with contextlib.ExitStack() as stack:
+        front = stack.enter_context(fronts(Inputs()))()
+        clients = Clients(front)
+        before = memory()
+        slow = [stack.enter_context(clients.send(body, len(body) + 2)) for _ in range(PLACES)]
+        until(lambda: PLACES // 2 <= len(readable(slow)) < PLACES)
+        assert answer(readable(slow)[0]).startswith(b"HTTP/1.1 429")
+        assert memory() - before < most + PLACES * OF_A_PLACE
+
+        for each in slow:
+            each.close()
+        until(lambda: front.connections == 0)
+        with clients.send(b"{}") as another:
+            assert answer(another).startswith(b"HTTP/1.1 200")

@@ -76,6 +76,7 @@ class Bodies:
                     if not more and not body:
                         return part  # as it came, without a copy
                     body += part
+                    del message, part  # it is there twice while the next one is waited for
         except TimeoutError as error:
             what = f"the body has not come within {self._timeout_s:g} s"
             raise Rejected(408, what, {"Connection": "close"}) from error

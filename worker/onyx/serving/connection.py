@@ -203,6 +203,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """It is answered."""
         self.idle_since_s = self.loop.time()
+        if self.cycle.response_complete:  # else it is that of a request that waits
+            self.cycle.body = bytearray()  # what nobody has read, and nobody counts any more
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
