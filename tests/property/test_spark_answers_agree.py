@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -27,20 +26,7 @@ from tests.support.windows.short import task_windows
 from onyx.keystate.extents import Extent
 from onyx.keystate.groups import hashable_key
 from onyx.keystate.selection import EVERYTHING, Selection, place_of
-from onyx.model.kinds import Native
-from onyx.spark.answers.fold import merged
-from onyx.spark.answers.rows import TYPES
 from onyx.spark.answers.window import AskedWindow
-from onyx.spark.windows.plan import (
-    COUNT,
-    EXTENT,
-    INT,
-    KEY_INT,
-    LOWER,
-    UPPER,
-    Plan,
-    SessionRule,
-)
 from onyx.spark.windows.spool import Spool
 from onyx.storage.opening import location_of
 
@@ -125,43 +111,3 @@ def test_answers_out_of_files_are_those_of_peers(
                 assert [comparable(each, sessions) for each in found] == [
                     comparable(each, sessions) for each in wanted
                 ]
-
-
-COORDINATES = st.tuples(st.integers(-30, 30), st.integers(0, 3))
-STATES = st.lists(
-    st.fixed_dictionaries(
-        {
-            EXTENT: st.integers(0, 2),
-            KEY_INT: st.none() | st.integers(0, 2),
-            "bounds": COORDINATES,
-            COUNT: st.integers(1, 9),
-            INT: st.none() | st.integers(-9, 9),
-        }
-    ),
-    min_size=1,
-    max_size=30,
-)
-
-
-@settings(max_examples=examples(100))
-@given(STATES, st.integers(0, 30), st.integers(0, 8), st.booleans())
-def test_states_may_be_merged_in_parts(drawn, cut, gap, in_sessions):
-    """Merging a part early, to hold less, changes nothing: sessions too grow into each other."""
-    rule = SessionRule(gap) if in_sessions else None
-    plan = Plan("average", Native(True, "sum"), (KEY_INT, INT), (), sessions=rule)
-    rows = []
-    for each in drawn:
-        (lower, length), extent = each.pop("bounds"), each[EXTENT]
-        bounds = {LOWER: lower, UPPER: lower + length} if in_sessions else {}
-        rows.append({**each, EXTENT: 1 if in_sessions else extent, **bounds})
-    kinds = pa.schema([(name, TYPES[name]) for name in rows[0]])
-    states = pa.Table.from_pylist(rows, kinds)
-    parts = [part for part in (states.slice(0, cut), states.slice(cut)) if len(part)]
-    early = pa.concat_tables([merged(plan, parts[0]).select(kinds.names), *parts[1:]])
-    wanted = merged(plan, states)
-    assert by_place(merged(plan, early)) == by_place(wanted)
-    assert len(wanted) == len({repr(each) for each in wanted.to_pylist()})
-
-
-def by_place(states: pa.Table) -> list[str]:
-    return sorted(repr(sorted(each.items())) for each in states.to_pylist())

@@ -35,13 +35,19 @@ class Place(NamedTuple):
     @property
     def order(self) -> tuple[Any, ...]:
         """Smaller for what comes first, and different for each extent of a window."""
-        group, lower, upper, of_session = self
-        bounds = (lower, upper, *map(key_bytes, of_session)) if of_session else (lower, upper)
-        if type(group) is str:
-            return (1, group, *bounds)
-        if type(group) is int:
-            return (0, group, *bounds)
-        return (2, key_bytes(group), *bounds)
+        return order_of(*self)
+
+
+def order_of(
+    group: Any, lower: Number, upper: Number, of_session: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """The order of what is known by these (`Place.order`)."""
+    bounds = (lower, 0, *map(key_bytes, of_session)) if of_session else (lower, upper)
+    if type(group) is str:
+        return (1, group, *bounds)
+    if type(group) is int:
+        return (0, group, *bounds)
+    return (2, key_bytes(group), *bounds)
 
 
 def place(group: Any, lower: Number, upper: Number, of_session: tuple[Any, ...]) -> Place:

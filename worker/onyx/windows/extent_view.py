@@ -11,10 +11,14 @@ from onyx.flow.segment import Segment
 from onyx.keystate.extents import ALL, Extent, Number
 from onyx.keystate.groups import group_value, hashable_key
 from onyx.keystate.records import EventType
-from onyx.keystate.selection import Selection, place
+from onyx.keystate.selection import Selection, order_of
 from onyx.model.job import Trigger as Declared
 from onyx.windows.firing import Firing
 from onyx.windows.types.extents import GONE, Extents, OnPeer
+
+Placed = tuple[tuple[Any, ...], Any, Any]
+"""An extent with its order among answers (`Place.order`): that, the group, and the extent."""
+_order = itemgetter(0)
 
 
 class ExtentView:
@@ -77,21 +81,22 @@ class ExtentView:
     def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
         """The extents that are asked for; the first in order, if only some are wanted. Only their
         states are copied."""
-        found: Iterable[tuple[tuple[Any, ...], Any, Any]] = self._selected(asked)
+        found: Iterable[Placed] = self.places(asked)
         if extents_max is not None:
-            found = nsmallest(extents_max, found, key=itemgetter(0))
-        return [
-            Extent(
-                group_value(key),
-                *self._extents.bounds(extent),
-                self._aggregation.view(self._extents.get(key, extent)),
-                self._of_session(extent),
-            )
-            for _, key, extent in found
-        ]
+            found = nsmallest(extents_max, found, key=_order)
+        return [self.shown(key, extent) for _, key, extent in found]
 
-    def _selected(self, asked: Selection) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
-        """Extents with their places and groups."""
+    def shown(self, key: Any, extent: Any) -> Extent:
+        """An extent of a group, with a copy of the state."""
+        return Extent(
+            group_value(key),
+            *self._extents.bounds(extent),
+            self._aggregation.view(self._extents.get(key, extent)),
+            self._of_session(extent),
+        )
+
+    def places(self, asked: Selection) -> Iterator[Placed]:
+        """The extents that are asked for, in any order."""
         bounds = self._extents.bounds
         behind = None if asked.after is None else asked.after.order
         by_group = asked.key is ALL and asked.by_group
@@ -99,7 +104,7 @@ class ExtentView:
             group = group_value(key)
             if by_group and not asked.has_group(group):
                 continue
-            order = place(group, *bounds(extent), self._of_session(extent)).order
+            order = order_of(group, *bounds(extent), self._of_session(extent))
             if behind is None or order > behind:
                 yield order, key, extent
 

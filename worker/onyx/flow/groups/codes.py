@@ -82,7 +82,7 @@ class KeyCodes(msgspec.Struct):
     def of_parts(columns: Columns, keys: Sequence[str]) -> KeyCodes:
         """The parts of segments that have some keys, of which there are columns."""
         each = [columns.column(key) for key in keys]
-        codes, firsts = _combined(list(map(_codes, each)), len(columns))
+        codes, firsts = codes_of(each, len(columns))
         chosen = pa.array(firsts)
         values = [python_values(column.take(chosen)) for column in each]
         raws = list(zip(*values, strict=True)) if values else [()] * len(firsts)
@@ -214,6 +214,11 @@ def compact(codes: Indices, size: int) -> tuple[Indices, Indices, Indices]:
     news = np.empty(size, np.intp)
     news[olds] = np.arange(len(olds))
     return news[codes], olds, firsts[olds]
+
+
+def codes_of(columns: Sequence[pa.Array], many: int) -> tuple[Indices, Indices]:
+    """For each of so many rows of columns a code, and for each code its first row."""
+    return _combined(list(map(_codes, columns)), many)
 
 
 def _codes(column: pa.Array) -> tuple[Indices, Indices]:

@@ -97,6 +97,10 @@ class Extents(ABC, Generic[E]):
     def everything(self, wanted: Wanted) -> Iterator[tuple[Any, E]]:
         """Each group with each of its extents that is wanted, in any order."""
 
+    def size(self) -> int:
+        """How many states there are."""
+        return sum(1 for _ in self.everything(lambda lower, upper: True))
+
     @abstractmethod
     def units(self, shards: Collection[int]) -> Callable[[int], Iterable[Unit]]:
         """What gives, for each of these shards, arguments for `find` that name all extents, in

@@ -148,6 +148,10 @@ class NumberedExtents(Extents[int]):
             for key in bucket.groups():
                 yield key, number
 
+    def size(self) -> int:
+        """How many groups all extents have."""
+        return sum(map(len, self._buckets.values()))
+
     def units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
         """Each group of each extent."""
         held = sorted(self._buckets.items())

@@ -262,6 +262,11 @@ class SessionsInArrays(SessionExtents):
         for key, held in self._copies(self._rows.with_sessions()).items():
             yield from ((key, each) for each in held if wanted(each.lower, each.upper))
 
+    def size(self) -> int:
+        """How many sessions there are."""
+        objects = super().everything(lambda lower, upper: True)
+        return self._rows.living + sum(1 for _ in objects)
+
     def units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
         """Each group, with all its sessions, which are objects from now on: at the end of the job
         they fire one by one."""
