@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 from onyx.model.job import Job
@@ -11,6 +13,9 @@ from onyx.model.manifest import SPEC
 from onyx.model.parsing.drafts import draft_of
 from onyx.model.parsing.job_draft import draft_of_object
 from onyx.structs import stored
+
+DRAFTS_MAX = 8
+"""Stored jobs that are remembered as checked."""
 
 
 def parse_mapping(mapping: Mapping[str, Any]) -> Job:
@@ -32,8 +37,17 @@ def stored_job(data: bytes, job: str) -> Job:
         StateError: the bytes are no manifest.
         ManifestError: as `parse_mapping`.
     """
+    # A copy: what is in options belongs to whoever has the job.
+    return job_of(deepcopy(_stored_draft(data, job)))
+
+
+@lru_cache(DRAFTS_MAX)
+def _stored_draft(data: bytes, job: str) -> Draft:
+    """Each peer reads the job of its task at each new allocation, and to check it takes nearly all
+    of the time."""
     remedy = "submit the job again"
-    return parse_mapping(stored(data, dict[str, Any], f"the manifest of job {job}", remedy))
+    mapping = stored(data, dict[str, Any], f"the manifest of job {job}", remedy)
+    return draft_of(mapping, draft_of_object)
 
 
 def job_of(draft: Draft) -> Job:
