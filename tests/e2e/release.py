@@ -54,16 +54,25 @@ class Release:
         self.kube.helm("install", NAME, str(chart), *_values(), *arguments)
         self.await_ready()
 
+    def install_operator(self, *arguments: str) -> None:
+        """An operator and ZooKeeper, for clusters in other namespaces."""
+        alone = ("--set", "cluster.create=false", "--set", "data.create=false")
+        self.kube.helm("install", NAME, str(CHART), *_values(), *alone, *arguments)
+        self._await_operator()
+
     def upgrade(self, *arguments: str) -> None:
         self.kube.helm("upgrade", NAME, str(CHART), *_values(), *arguments)
 
     def await_ready(self, workers: int = 2) -> None:
         """Wait until the operator is there and the pool has so many workers, all ready."""
+        self._await_operator()
+        until(lambda: self._is_whole(workers), f"{workers} workers are ready")
+
+    def _await_operator(self) -> None:
         deployment = f"deployment/{self.operator}"
         self.kube.kubectl(
             "rollout", "status", deployment, f"--timeout={WAIT_S:.0f}s", timeout_s=2 * WAIT_S
         )
-        until(lambda: self._is_whole(workers), f"{workers} workers are ready")
 
     def _is_whole(self, workers: int) -> bool:
         cluster = self.kube.get("oc", NAME)

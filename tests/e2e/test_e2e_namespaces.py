@@ -51,7 +51,7 @@ def no_cluster_roles(kube: Kube) -> Iterator[None]:
 
 def grant(home: Kube, values: dict[str, Any], *, only_in: str = "") -> None:
     """The roles of the chart, for the account of the operator."""
-    for each in objects({**values, "cluster": {"create": False}, **NOTHING_DRAWN}):
+    for each in objects({"cluster": {"create": False}, **NOTHING_DRAWN, **values}):
         namespace = each["metadata"].get("namespace", "")
         if each["kind"] not in ROLES or namespace != (only_in or namespace):
             continue
