@@ -18,15 +18,15 @@ from typing import Any
 
 from msgspec.structs import replace
 from tests.sim.planting import FoundBy, Plants, planted_of
-from tests.sim.windows.bugs import ack_all, only_what_failed
+from tests.sim.windows.bugs import ack_all, no_fence, only_what_failed
 
 from onyx.flow.batch import as_dicts
 from onyx.flow.segment import Segment
-from onyx.journal import opening
-from onyx.journal.chunk import Content, Kind, Summary
+from onyx.journal.chunk import Content, Summary
 from onyx.journal.index import Indexed
 from onyx.journal.journal import Journal
-from onyx.journal.names import Listing, PartitionFolder, Place
+from onyx.journal.logs import JournalLogs
+from onyx.journal.names import Place
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_modes import OrderedWindow
 from onyx.plugins.journalled.partitions import JournalledPartitions
@@ -35,7 +35,7 @@ from onyx.plugins.requests import entries
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.request import Request, Status
 from onyx.runs import Numbers
-from onyx.storage.interface import BlobStore
+from onyx.storage.fenced_log import Listed
 from onyx.task.phases import send
 
 _take = Mailbox.take
@@ -81,31 +81,23 @@ def _any_content(box: Mailbox, request: Request, entry: Any) -> Any:
     return _again(box, replace(request, digest=entry.digest), entry)
 
 
-def _no_fence(store: BlobStore, folder: PartitionFolder, listing: Listing, version: int) -> int:
-    """R5: where the log ends now."""
-    return listing.last_of(version) + 1
-
-
-def _fence_anywhere(
-    store: BlobStore, folder: PartitionFolder, listing: Listing, version: int
-) -> int:
+def _fence_anywhere(logs: JournalLogs, key: int, log: Listed, replaced: bool = False) -> int:
     """R6."""
-    seq = max(place.seq for place in listing.chunks if place.version == version)
-    while not opening._is_fence(store, folder, Place(version, seq)):
+    seq = max(log.sizes)
+    while not logs.read(key, seq).is_fence:
         seq += 1
-        fence = opening.encode_chunk(folder, Place(version, seq), Kind.FENCE, "")
-        if store.create(folder.chunk(Place(version, seq)), fence):
+        if logs.store.create(logs.folder.chunk(key, seq), logs.fence_data(key, seq)):
             break
     return seq
 
 
 def _append_anew(journal: Journal, content: Content) -> int:
     """R7."""
-    if journal._doubtful is not None:
-        journal._doubtful = None
-        next_place = Place(journal._version, journal._seq + 1)
-        if journal._store.read(journal._folder.chunk(next_place)) is not None:
-            journal._seq += 1
+    log = journal._log
+    if log.doubtful is not None:
+        log.doubtful = None
+        if journal._logs.find(journal._version, log.last + 1) is not None:
+            log.last += 1
     return _append(journal, content)
 
 
@@ -142,8 +134,8 @@ PLANTS: Plants = {
     "R2": (Mailbox, "appended", _processed_early),
     "R3": (Mailbox, "__init__", _processed_before),
     "R4": (Mailbox, "_again", _any_content),
-    "R5": (opening, "_fence", _no_fence),
-    "R6": (opening, "_fence", _fence_anywhere),
+    "R5": (JournalLogs, "fence", no_fence),
+    "R6": (JournalLogs, "fence", _fence_anywhere),
     "R7": (Journal, "append", _append_anew),
     "R8": (JournalledPartitions, "_collect_once", _collect_what_is_read),
     "R9": (Journal, "_replace", _forget_ids),

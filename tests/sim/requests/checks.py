@@ -35,7 +35,7 @@ from onyx.ledger.lineage import PARTITION_SHIFT, unpack
 from onyx.log import job_documents
 from onyx.requests.request import Status
 from onyx.runs import Numbers, array_of
-from onyx.storage import ends
+from onyx.storage.fenced_log import NOTE
 from onyx.transport.interface import Channel
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RequestChecks(Checks):
         mine = self._given[folder.partition]
         if not chunk.count and not chunk.requests:
             return
-        self._of.trace.update(folder.chunk(place).encode())
+        self._of.trace.update(folder.chunk(*place).encode())
         where = f"chunk {place} of partition {folder.partition}"
         assert chunk.first == len(mine), f"J2: {where} begins at {chunk.first}, not {len(mine)}"
         for run in chunk.runs():
@@ -312,7 +312,7 @@ class JournalStorage(Storage):
     checks: RequestChecks
 
     def create(self, name: str, data: bytes) -> bool:
-        if name.endswith(ends.SUFFIX):
+        if name.endswith(NOTE):
             return super().create(name, data)
         self._between()
         self.faults.before()

@@ -37,8 +37,7 @@ from onyx.plugins.job.reader import PartsReader
 from onyx.plugins.protocol import START, Input
 from onyx.runs import Numbers, taken
 from onyx.seams import Clock
-from onyx.state.names import Listed, LogKey
-from onyx.state.reading import Reader
+from onyx.storage.fenced_log import FencedLogs, Listed
 from onyx.task.parts.allocation import Allocation
 from onyx.task.phases import send, write
 from onyx.task.phases.retries import ask_for_retries
@@ -63,7 +62,7 @@ def _ack_early(keeper: StateKeeper) -> list[Columns]:
     return _take_durable(keeper) + early
 
 
-def _no_fence(reader: Reader, key: LogKey, log: Listed) -> int:
+def no_fence(logs: FencedLogs[Any, Any], key: Any, log: Listed, replaced: bool = False) -> int:
     """B9: where a log ends now."""
     return log.last + 1
 
@@ -179,7 +178,7 @@ def _forget_before_read(partition: Partition, plugin: Input, clock: Clock) -> li
 
 PLANTS: Plants = {
     "B7": (StateKeeper, "take_durable", _ack_early),
-    "B9": (Reader, "fence", _no_fence),
+    "B9": (FencedLogs, "fence", no_fence),
     "B13": (watermarks, "least", _greatest),
     "B14": (SessionExtents, "_join", _keep_both),
     "B19": (Source, "frontiers", _complete_frontiers),

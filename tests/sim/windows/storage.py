@@ -22,10 +22,9 @@ from onyx.flow.batch import as_dicts
 from onyx.ids import GroupId, Position
 from onyx.log.interface import Document
 from onyx.plugins.protocol import Token
-from onyx.state.chunk_codec import ChunkReader, Kind
-from onyx.state.emitted_codec import decode_emitted
+from onyx.state.chunk_codec import ChunkReader, Kind, decode_emitted
 from onyx.state.names import LogKey, TaskFolder
-from onyx.storage import ends
+from onyx.storage.fenced_log import NOTE
 from onyx.storage.interface import Stored
 from onyx.storage.memory import MemoryBlobStore
 
@@ -80,7 +79,7 @@ class Storage:
         self._between = between
 
     def create(self, name: str, data: bytes) -> bool:
-        if name.endswith(ends.SUFFIX):
+        if name.endswith(NOTE):
             return self.chunks.create(name, data)
         self._between()
         self.faults.before()
@@ -95,7 +94,7 @@ class Storage:
         self.chunks.note(name, data)
 
     def read(self, name: str) -> bytes | None:
-        if name.endswith(ends.SUFFIX):
+        if name.endswith(NOTE):
             return self.chunks.read(name)
         self._between()
         self.faults.before()
@@ -106,7 +105,7 @@ class Storage:
         return self.chunks.list(prefix)
 
     def delete(self, name: str) -> None:
-        if name.endswith(ends.SUFFIX):
+        if name.endswith(NOTE):
             self.chunks.delete(name)
             return
         self.faults.before()

@@ -127,5 +127,5 @@ class InlineThreads:
             future.set_exception(error)
         return future
 
-    def map(self, work: Callable[..., Any], items: Iterable[Any]) -> Iterator[Any]:
-        return iter([work(item) for item in items])
+    def map(self, work: Callable[..., Any], *items: Iterable[Any]) -> Iterator[Any]:
+        return iter([work(*each) for each in zip(*items, strict=True)])

@@ -8,7 +8,7 @@ from onyx.errors import StateError
 from onyx.journal.chunk import Content, Remembered
 from onyx.journal.journal import COLLECTED_AGE_MS, Journal
 from onyx.journal.kept import Gone, Kept, surplus
-from onyx.journal.names import PartitionFolder, Place, Span
+from onyx.journal.names import PartitionFolder, Span
 from onyx.journal.opening import read_ended
 from onyx.journal.view import JournalView
 from onyx.model.retention import DAY_MS, NOTHING, Retention
@@ -211,7 +211,7 @@ def test_a_chunk_at_the_end_that_is_gone_is_missed(store: MemoryBlobStore) -> No
     Owner(store).append(2).collect(4).append(2)
     view = JournalView(store, FOLDER)
     view.check_whole()
-    gone = FOLDER.chunk(Place(1, 4))
+    gone = FOLDER.chunk(1, 4)
     store.delete(gone)
     with pytest.raises(StateError, match=f"{gone}, or else the summary .* is gone"):
         view.check_whole()

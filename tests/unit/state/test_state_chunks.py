@@ -25,11 +25,11 @@ from onyx.state.chunk_codec import (
     Frame,
     Kind,
     all_sections_of,
+    decode_emitted,
     encode_chunk,
     sections_of,
 )
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange
-from onyx.state.emitted_codec import decode_emitted
 from onyx.state.local.spool import bytes_of
 from onyx.state.names import LogKey, TaskFolder
 

@@ -98,7 +98,7 @@ def journal(location: Location, data: bytes) -> None:
 
 
 def summary_of_a_journal(location: Location, data: bytes) -> None:
-    decode_summary(FOLDER, Place(1, 0), data)
+    decode_summary(FOLDER.mark(1, 0), data)
 
 
 def held_request(location: Location, data: bytes) -> None:

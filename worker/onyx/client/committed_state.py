@@ -17,8 +17,9 @@ from onyx.log.interface import LogReader
 from onyx.spark.driver.committed import committed
 from onyx.state.buckets import ChunkShards, read_bucket, shards_of
 from onyx.state.names import TaskFolder
-from onyx.state.reading import THREADS, ChunkMissing
+from onyx.state.reading import THREADS
 from onyx.state.shard_state import ShardState
+from onyx.storage.fenced_log import Missing
 from onyx.storage.interface import BlobStore
 
 COMMITS_MAX = 8
@@ -51,7 +52,7 @@ def committed_state(
             names = [name for bucket in buckets for name, _ in bucket.files]
             try:
                 return shards_of(threads.map(read, names))
-            except ChunkMissing as error:
+            except Missing as error:
                 gone = str(error)
     raise Unavailable(
         f"state chunk {gone} is gone: micro-batches of the job follow each other faster than their "

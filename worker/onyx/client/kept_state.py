@@ -27,7 +27,7 @@ from onyx.model.job import Job
 from onyx.resolve import Resolver
 from onyx.settings import Settings
 from onyx.spark.windows.spool import spool_of
-from onyx.state.recovery import look
+from onyx.state.recovery import read_state
 
 
 class KeptStates:
@@ -72,7 +72,8 @@ class KeptStates:
             found = committed_state(log, store(), question.job, task, wanted)
         else:
             ready = client.replica().ready_version(question.job)
-            found = look(store(), question.job, task, shards, ready).shards
+            read = partial(read_state, store(), question.job, task, shards, fences=False)
+            found = read(ready=ready).shards
         return asked_together(empty(), found) if state.by_files else asked_by_shard(empty, found)
 
     def _resolve(self, name: str) -> Callable[..., Any]:

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from onyx.errors import SegmentError
+import msgspec
 
+from onyx.errors import SegmentError, StateError
+from onyx.structs import RESTORE, UNREADABLE
+
+T = TypeVar("T")
 MAGIC_BYTES = 6
 _NUMBER_BYTES = 4
 _CHECKED_FROM = MAGIC_BYTES + 2 + _NUMBER_BYTES
@@ -67,6 +71,18 @@ def unseal(kind: Format, data: bytes) -> Unsealed:
         raise SegmentError(f"is damaged: {len(data)} bytes, whose checksum is wrong")
     end = _HEADER_FROM + _number_at(data, _CHECKED_FROM)
     return Unsealed(view[_HEADER_FROM:end], view[end:])
+
+
+def opened(
+    kind: Format, header: msgspec.msgpack.Decoder[T], data: bytes, file: str
+) -> tuple[T, memoryview]:
+    """The header, decoded, and the body of a file of a job's state. Raises StateError: these are
+    not its bytes."""
+    try:
+        head, body = unseal(kind, data)
+        return header.decode(head), body
+    except (SegmentError, *UNREADABLE) as error:
+        raise StateError(f"{file} {error}; {RESTORE}") from error
 
 
 def _number(value: int) -> bytes:

@@ -13,13 +13,14 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
-from onyx.codec.sealed import Format, seal, unseal
+from onyx.codec.sealed import Format, opened, seal
 from onyx.codec.segment_runs import decode_run, encode_run
-from onyx.errors import SegmentError, StateError
+from onyx.errors import StateError
 from onyx.flow.batch import Segments
 from onyx.journal.names import PartitionFolder, Place
-from onyx.structs import RESTORE, UNREADABLE
+from onyx.structs import RESTORE
 
 FORMAT = Format(b"ONYXJL", 2, "chunk of a journal")
 SUMMARY_FORMAT = Format(b"ONYXJS", 1, "summary of a journal")
@@ -99,7 +100,9 @@ class _Header(msgspec.Struct, array_like=True, frozen=True):
     sizes: tuple[int, ...] = ()
     """Bytes of payload and schema of each run."""
     origin: str = ""
+    """The job that began the journal, of a chunk with segments."""
     wall_ms: int = 0
+    """When it was written; never before the chunk before it."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -107,22 +110,17 @@ _headers = msgspec.msgpack.Decoder(_Header)
 _summaries = msgspec.msgpack.Decoder(Summary)
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class Chunk(_Header, frozen=True):
     """A chunk as it was read; its segments are decoded on demand."""
 
-    kind: Kind
-    writer: str
-    first: int
-    count: int
-    requests: tuple[Remembered, ...]
-    cursor: Any
-    origin: str
-    """The job that began the journal, of a chunk with segments."""
-    wall_ms: int
-    """When it was written; never before the chunk before it."""
-    sizes: tuple[int, ...]
-    """Bytes of payload and schema of each run."""
-    body: memoryview
+    body: memoryview = memoryview(b"")
+    size_bytes: int = 0
+    """The bytes of all of the chunk."""
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether it ends its log."""
+        return self.kind is Kind.FENCE
 
     @property
     def end(self) -> int:
@@ -166,21 +164,9 @@ def encode_chunk(
     content = content or Content(())
     body = [part for run in content.runs for part in encode_run(run)]
     header = _Header(
-        kind,
-        folder.job,
-        folder.task,
-        folder.partition,
-        at.version,
-        at.seq,
-        writer,
-        first,
-        content.count,
-        tuple(content.requests),
-        content.cursor,
-        tuple(map(len, body)),
-        origin,
-        wall_ms,
-    )
+        kind, folder.job, folder.task, folder.partition, *at, writer, first, content.count,
+        tuple(content.requests), content.cursor, tuple(map(len, body)), origin, wall_ms
+    )  # fmt: skip
     return seal(FORMAT, _encoder.encode(header), body)
 
 
@@ -189,28 +175,12 @@ def decode_chunk(folder: PartitionFolder, at: Place, data: bytes) -> Chunk:
     Raises:
         StateError: these are not the bytes of this chunk.
     """
-    name = folder.chunk(at)
-    try:
-        head, body = unseal(FORMAT, data)
-        header = _headers.decode(head)
-    except (SegmentError, *UNREADABLE) as error:
-        raise wrong_file(name, str(error)) from error
-    wanted = (*folder, *at)
+    name = folder.chunk(*at)
+    header, body = opened(FORMAT, _headers, data, f"journal file {name}")
     found = (header.job, header.task, header.partition, header.version, header.seq)
-    if wanted != found:
+    if found != (folder.job, folder.task, folder.partition, *at):
         raise wrong_file(name, "holds a chunk of another file")
-    return Chunk(
-        header.kind,
-        header.writer,
-        header.first,
-        header.count,
-        header.requests,
-        header.cursor,
-        header.origin,
-        header.wall_ms,
-        header.sizes,
-        body,
-    )
+    return Chunk(**asdict(header), body=body, size_bytes=len(data))
 
 
 def encode_summary(summary: Summary) -> bytes:
@@ -218,12 +188,9 @@ def encode_summary(summary: Summary) -> bytes:
     return seal(SUMMARY_FORMAT, _encoder.encode(summary), ())
 
 
-def decode_summary(folder: PartitionFolder, at: Place, data: bytes) -> Summary:
+def decode_summary(name: str, data: bytes) -> Summary:
     """Raises StateError: these are not the bytes of a summary."""
-    try:
-        return _summaries.decode(unseal(SUMMARY_FORMAT, data).header)
-    except (SegmentError, *UNREADABLE) as error:
-        raise wrong_file(folder.summary(at), str(error)) from error
+    return opened(SUMMARY_FORMAT, _summaries, data, f"journal file {name}")[0]
 
 
 def wrong_file(name: str, what: str) -> StateError:

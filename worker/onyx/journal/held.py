@@ -24,12 +24,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from onyx.codec.sealed import Format, seal, unseal
-from onyx.errors import SegmentError, StateError, UserError
+from onyx.codec.sealed import Format, opened, seal
+from onyx.errors import StateError, UserError
 from onyx.requests.append import Form, Payload
 from onyx.requests.writes import BatchOfWrite, Writer
 from onyx.storage.interface import BlobStore
-from onyx.structs import RESTORE, UNREADABLE
+from onyx.structs import RESTORE
 
 HELD = "journal.held"
 """A folder of a job, beside its tasks, whose names have no dot."""
@@ -188,19 +188,9 @@ def _file(folder: str, name: Name) -> str:
 
 
 def _payload(name: str, data: bytes) -> Payload:
-    try:
-        header, body = unseal(FORMAT, data)
-        return Payload(_forms.decode(header), bytes(body))
-    except (SegmentError, *UNREADABLE) as error:
-        raise _damaged(name, error) from error
+    form, body = opened(FORMAT, _forms, data, f"file {name} of a batch")
+    return Payload(form, bytes(body))
 
 
 def _decision(name: str, data: bytes) -> Decision:
-    try:
-        return _decisions.decode(unseal(COMMIT_FORMAT, data).header)
-    except (SegmentError, *UNREADABLE) as error:
-        raise _damaged(name, error) from error
-
-
-def _damaged(name: str, error: Exception) -> StateError:
-    return StateError(f"file {name} of a batch {error}; {RESTORE}")
+    return opened(COMMIT_FORMAT, _decisions, data, f"file {name} of a batch")[0]

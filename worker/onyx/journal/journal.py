@@ -3,12 +3,8 @@
 A source without stable positions (requests of clients, a queue) cannot be read again. So whatever
 it gives is appended here, with the source's own cursor in the same chunk, and only then
 acknowledged to the source and emitted. From here on it has positions like a file's: what is lost is
-read again from the journal.
-
-Invariants, as those of the state log: chunk N of a log is created only if no chunk N exists, and
-only after chunk N - 1; a new owner ends every older log with a fence (`opening`). When the store
-does not answer, a chunk may exist or not; the same bytes are created under the same number before
-anything else.
+read again from the journal. Its logs are fenced ones (`storage.fenced_log`): a new owner ends every
+older one (`opening`).
 
 Chunks go when the job's frontier has passed them. What must outlive them (the end, the source's
 cursor, the ids of requests) is in a summary first, and before that in a file what is to be kept of
@@ -37,10 +33,11 @@ from onyx.journal.chunk import (
 )
 from onyx.journal.index import Indexed
 from onyx.journal.kept import Kept, KeptFile
-from onyx.journal.names import PartitionFolder, Place, listing_of
-from onyx.journal.opening import Found, claim, each_once, fenced, read_chunk
+from onyx.journal.logs import JournalLogs
+from onyx.journal.names import PartitionFolder, Place
+from onyx.journal.opening import Found, claim, each_once
 from onyx.model.retention import NOTHING, Retention
-from onyx.storage import ends
+from onyx.storage.fenced_log import LogWriter
 from onyx.storage.interface import BlobStore
 
 logger = logging.getLogger(__name__)
@@ -76,6 +73,7 @@ class Journal:
             Fenced: somebody else has taken it over, in this version or a newer one.
             StateError: a file is damaged.
         """
+        self._logs = JournalLogs(store, folder)
         self._store = store
         self._folder = folder
         self._version = version
@@ -86,12 +84,8 @@ class Journal:
         self._any_kept = True
         """Whether something may be kept."""
         self._lock = threading.Lock()
-        self._doubtful: tuple[Content, bytes] | None = None
-        """What may exist already under the next number."""
-        self._fenced = False
-        found = claim(store, folder, version, writer)
-        self._seq = found.last
-        """Number of the last chunk."""
+        found = claim(self._logs, version, writer)
+        self._log = LogWriter(self._logs, version, found.last)
         self._index = found.index
         self.origin = found.origin
         """The job that began it; this one goes on in it."""
@@ -122,35 +116,22 @@ class Journal:
             SegmentError: a value has no encoding.
             UserError: the store refuses (rights, path).
         """
-        if self._fenced:
-            raise fenced(self._folder, self._version)
-        place = Place(self._version, self._seq + 1)
-        if self._doubtful is None or self._doubtful[0] is not content:
-            assert self._doubtful is None, "what is in doubt is appended again first"
+        assert self._log.doubtful is None or self._log.doubtful is content, (
+            "what is in doubt is appended again first"
+        )
+
+        def encoded(seq: int) -> bytes:
             # Clocks of two owners differ, and times have to follow positions.
             self._wall_ms = max(self._now_ms(), self._wall_ms)
-            data = encode_chunk(
-                self._folder,
-                place,
-                Kind.DATA,
-                self._writer,
-                self.end,
-                content,
-                self.origin,
-                self._wall_ms,
-            )
-            self._doubtful = content, data
-        data = self._doubtful[1]
-        if not self._store.create(self._folder.chunk(place), data):
-            # Other bytes under this number are a fence: nobody else appends to this log.
-            self._fenced = True
-            raise fenced(self._folder, self._version)
-        ends.reach(self._store, self._folder.end(self._version), place.seq)
-        self._doubtful = None
+            place, wall_ms = Place(self._version, seq), self._wall_ms
+            said = self.end, content, self.origin, wall_ms
+            return encode_chunk(self._folder, place, Kind.DATA, self._writer, *said)
+
+        size_bytes = self._log.append(content, encoded)
+        place = Place(self._version, self._log.last)
         first, count = self.end, content.count
         with self._lock:
-            self._index.add(Indexed(place, first, count, len(data), self._wall_ms))
-            self._seq = place.seq
+            self._index.add(Indexed(place, first, count, size_bytes, self._wall_ms))
             self.cursor = content.cursor if content.cursor is not None else self.cursor
             self.end += count
         return first
@@ -172,7 +153,7 @@ class Journal:
             indexed = self._index.at(position)
         found: Chunk | KeptFile | None = None
         if indexed is not None:
-            found = read_chunk(self._store, self._folder, indexed.place)
+            found = self._logs.find(*indexed.place)
         if found is None:  # a writer that was declared dead may have collected too
             found = self._kept.find(position)
         if found is None:
@@ -214,7 +195,7 @@ class Journal:
                 self._keep(passed)
             self._replace(last.place, summary)
             for each in passed:
-                self._store.delete(self._folder.chunk(each.place))
+                self._store.delete(self._folder.chunk(*each.place))
         except (Unavailable, UserError) as error:
             logger.warning("a journal that is not needed any more stays for now: %s", error)
             return False
@@ -239,9 +220,9 @@ class Journal:
         for each in passed:
             if each.end <= end or not each.segments:
                 continue
-            chunk = read_chunk(self._store, self._folder, each.place)
+            chunk = self._logs.find(*each.place)
             if chunk is None:
-                raise Unavailable(f"{self._folder.chunk(each.place)} is gone")
+                raise Unavailable(f"{self._folder.chunk(*each.place)} is gone")
             chunks.append(chunk)
             size_bytes += each.size_bytes
             if size_bytes >= COLLECTED_BYTES_MIN:
@@ -273,14 +254,15 @@ class Journal:
             self._replace(place, Summary(before, old.cursor, known, old.origin, old.wall_ms))
             self.end, self.cursor, self.restored = before, old.cursor, known
             self.origin, self._wall_ms = old.origin, old.wall_ms
+        theirs = JournalLogs(self._store, folder)
         for each in old.index:
             if each.end <= self.end:
                 continue
-            chunk = read_chunk(self._store, folder, each.place)
+            chunk = theirs.find(*each.place)
             if chunk is None:
                 raise StateError(
                     f"job {folder.job!r}, task {folder.task!r}: journal file "
-                    f"{folder.chunk(each.place)} is gone, of which job {self._folder.job!r} has "
+                    f"{folder.chunk(*each.place)} is gone, of which job {self._folder.job!r} has "
                     "not read all: restore it from a copy"
                 )
             self.append(Content(chunk.runs(), chunk.requests, chunk.cursor))
@@ -293,13 +275,14 @@ class Journal:
 
     def _replace(self, place: Place, summary: Summary) -> None:
         """Write a summary, then remove older ones."""
-        if not self._store.create(self._folder.summary(place), encode_summary(summary)):
+        name = self._folder.mark(*place)
+        if not self._store.create(name, encode_summary(summary)):
             # One of the same place is as good: it was written of the same chunks.
-            logger.debug("%s is there already", self._folder.summary(place))
-        stored = listing_of(self._folder, self._store.list(self._folder.prefix))
-        for older in stored.summaries:
-            if older < place:
-                self._store.delete(self._folder.summary(older))
+            logger.debug("%s is there already", name)
+        for version, log in self._logs.list().items():
+            for seq in log.marks:
+                if Place(version, seq) < place:
+                    self._store.delete(self._folder.mark(version, seq))
 
 
 def _is_news(request: Remembered, known: Remembered | None) -> bool:

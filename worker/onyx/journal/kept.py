@@ -21,15 +21,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
+from msgspec.structs import asdict
 
-from onyx.codec.sealed import Format, seal, unseal
-from onyx.errors import SegmentError, UserError
+from onyx.codec.sealed import Format, opened, seal
+from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.journal.chunk import Chunk, decode_runs, wrong_file
 from onyx.journal.names import PartitionFolder, Span, spans_of
 from onyx.model.retention import DAY_MS, Retention
 from onyx.storage.interface import BlobStore
-from onyx.structs import UNREADABLE
 
 COPIES_AT_ONCE = 8
 FORMAT = Format(b"ONYXJK", 1, "file of a kept journal")
@@ -53,14 +53,10 @@ _encoder = msgspec.msgpack.Encoder()
 _headers = msgspec.msgpack.Decoder(_Header)
 
 
-class KeptFile(msgspec.Struct, frozen=True):
+class KeptFile(_Header, frozen=True):
     """A file as it was read."""
 
-    origin: str
-    first: int
-    chunks: tuple[tuple[int, int], ...]
-    sizes: tuple[int, ...]
-    body: memoryview
+    body: memoryview = memoryview(b"")
 
     @property
     def end(self) -> int:
@@ -168,11 +164,7 @@ def surplus(spans: dict[Span, int], retention: Retention, now_ms: int, frontier:
 
 
 def _decoded(folder: PartitionFolder, name: str, data: bytes) -> KeptFile:
-    try:
-        head, body = unseal(FORMAT, data)
-        header = _headers.decode(head)
-    except (SegmentError, *UNREADABLE) as error:
-        raise wrong_file(name, str(error)) from error
+    header, body = opened(FORMAT, _headers, data, f"journal file {name}")
     if (header.task, header.partition) != (folder.task, folder.partition):
         raise wrong_file(name, "holds another file")
-    return KeptFile(header.origin, header.first, header.chunks, header.sizes, body)
+    return KeptFile(**asdict(header), body=body)

@@ -2,52 +2,29 @@
 
 Two may want it at once: a process that was declared dead and goes on, and the owner of a newer
 allocation version. Each creates the first chunk of its own log, and only then lists the folder.
-Whoever sees a log of a newer version gives up, and ends each older one with a fence at its first
-free number. So of two, the newer one sees the older log and fences it, or the older one sees the
-newer log; and the store decides whether an append or a fence comes first.
+Whoever sees a log of a newer version gives up, and ends each older one (`storage.fenced_log`). So
+of two, the newer one sees the older log and fences it, or the older one sees the newer log; and the
+store decides whether an append or a fence comes first.
 
-A fence stays for as long as the job: a writer that wakes up years later must still find it.
-
-The number of a collected chunk is free again, and a fence there ends nothing: its writer is further
-on. Invariant: as long as a writer is not fenced, a summary in its log lies at or behind the last
-number that it has collected, because it writes that summary first. So a chunk ends a log only if a
-listing from after its creation has no summary of that log at its number or behind. An owner whose
-fence turns out to end nothing lists again, and goes on from the summary.
-
-A log that nobody has ended yet may have lost its last chunks, which leaves no gap: `storage.ends`
-says so. What is missing is looked for twice, since somebody may have collected it.
+A summary stands for all chunks up to its place, in older logs too. An owner whose fence turns out
+to end nothing lists again, and goes on from the summary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import field
 
-from onyx.errors import Fenced, StateError, Unavailable
-from onyx.journal.chunk import (
-    Chunk,
-    Kind,
-    Remembered,
-    Summary,
-    decode_chunk,
-    decode_summary,
-    encode_chunk,
-)
+from onyx.errors import StateError
+from onyx.journal.chunk import Kind, Remembered, encode_chunk
 from onyx.journal.index import Index, Indexed
-from onyx.journal.names import Listing, PartitionFolder, Place, listing_of
-from onyx.storage import ends
+from onyx.journal.logs import NOWHERE, JournalLogs, newest_summary
+from onyx.journal.names import PartitionFolder, Place
+from onyx.storage.fenced_log import Listed
 from onyx.storage.interface import BlobStore
-from onyx.structs import RESTORE
-
-TRIES_MAX = 5
-"""How often a folder is listed again, because somebody has collected what was listed."""
-
-
-class Missing(Exception):
-    """A file is not there any more: list the folder again."""
 
 
 class Found(msgspec.Struct):
@@ -69,7 +46,7 @@ class Found(msgspec.Struct):
     """When the last chunk was written."""
 
 
-def claim(store: BlobStore, folder: PartitionFolder, version: int, writer: str) -> Found:
+def claim(logs: JournalLogs, version: int, writer: str) -> Found:
     """Begin the log of this version, end all others, and read what they hold.
 
     Args:
@@ -79,52 +56,19 @@ def claim(store: BlobStore, folder: PartitionFolder, version: int, writer: str) 
         Fenced: somebody else has taken the partition over, in this version or a newer one.
         StateError: a file is damaged.
     """
-    place = Place(version, 0)
-    ends.begin(store, folder.end(version))
-    opened = encode_chunk(folder, place, Kind.OPEN, writer)
-    if not store.create(folder.chunk(place), opened):
-        raise fenced(folder, version)
-    found = _patiently(store, folder, version)
-    if read_chunk(store, folder, Place(version, found.last + 1)) is not None:
-        raise fenced(folder, version)  # meanwhile: a newer owner may have appended already
+    if not logs.begin(version, encode_chunk(logs.folder, Place(version, 0), Kind.OPEN, writer)):
+        raise logs.fenced(version)
+    found = logs.steadily(lambda listed: _read(logs, listed, version))
+    if logs.find(version, found.last + 1) is not None:
+        raise logs.fenced(version)  # meanwhile: a newer owner may have appended already
     return found
 
 
 def read_ended(store: BlobStore, folder: PartitionFolder) -> Found:
     """End a journal whose job has ended, so that nobody appends to it, and read what it holds.
     Raises StateError: a file is damaged."""
-    return _patiently(store, folder, None)
-
-
-def check_whole(store: BlobStore, folder: PartitionFolder) -> None:
-    """Nobody appends any more. Raises StateError: the end of a log is gone."""
-    listing = _listing(store, folder)
-    try:
-        for version in sorted(listing.ends):
-            if version in listing.versions or ends.reached(store, folder.end(version)):
-                _last(store, folder, listing, version)
-    except Missing as missing:
-        raise _lost(folder, missing) from missing
-
-
-def fenced(folder: PartitionFolder, version: int) -> Fenced:
-    """The error of a writer that does not own the partition any more."""
-    return Fenced(
-        f"job {folder.job!r}, task {folder.task!r}: the journal of partition {folder.partition} "
-        f"that allocation version {version} wrote belongs to another owner now"
-    )
-
-
-def read_chunk(store: BlobStore, folder: PartitionFolder, at: Place) -> Chunk | None:
-    """A chunk; None: it is not there. Raises StateError: it is damaged."""
-    data = store.read(folder.chunk(at))
-    return None if data is None else decode_chunk(folder, at, data)
-
-
-def read_summary(store: BlobStore, folder: PartitionFolder, at: Place) -> Summary | None:
-    """A summary; None: it is not there. Raises StateError: it is damaged."""
-    data = store.read(folder.summary(at))
-    return None if data is None else decode_summary(folder, at, data)
+    logs = JournalLogs(store, folder)
+    return logs.steadily(lambda listed: _read(logs, listed, None))
 
 
 def each_once(requests: Iterable[Remembered]) -> list[Remembered]:
@@ -139,81 +83,46 @@ def each_once(requests: Iterable[Remembered]) -> list[Remembered]:
     return list(found.values())
 
 
-def _patiently(store: BlobStore, folder: PartitionFolder, own: int | None) -> Found:
-    """List and read until what is listed is there: somebody may collect meanwhile. What is missing
-    though nothing has changed is lost."""
-    before: Listing | None = None
-    gone: Exception | None = None
-    for _ in range(TRIES_MAX):
-        listing = _listing(store, folder)
-        try:
-            return _read(store, folder, listing, own)
-        except Missing as missing:
-            gone = missing
-            if listing == before:
-                raise _lost(folder, missing) from missing
-        before = listing
-    raise Unavailable(f"the journal in {folder.prefix} keeps changing: {gone} is gone")
-
-
-def _lost(folder: PartitionFolder, missing: Missing) -> StateError:
-    return StateError(
-        f"job {folder.job!r}, task {folder.task!r}: journal file {missing} is gone: {RESTORE}"
-    )
-
-
-def _listing(store: BlobStore, folder: PartitionFolder) -> Listing:
-    return listing_of(folder, store.list(folder.prefix))
-
-
-def _read(store: BlobStore, folder: PartitionFolder, listing: Listing, own: int | None) -> Found:
+def _read(logs: JournalLogs, listed: Mapping[int, Listed], own: int | None) -> Found:
     """Everything behind the newest summary; what is before it is deleted. But not by an owner that
     was overtaken: the fence of its own log may lie before a summary of the newer one."""
-    if own is not None and max(listing.versions, default=own) > own:
-        raise fenced(folder, own)
-    for version in sorted(listing.ends.difference(listing.versions)):
-        if ends.reached(store, folder.end(version)):
-            raise Missing(folder.chunk(Place(version, 0)))
-    found, start = Found(origin=folder.job), Place(-1, -1)
-    if listing.summaries:
-        start = listing.summaries[-1]
-        summary = read_summary(store, folder, start)
-        if summary is None:
-            raise Missing(folder.summary(start))
+    begun = {version: log for version, log in listed.items() if log.sizes}
+    if own is not None and max(begun, default=own) > own:
+        raise logs.fenced(own)
+    for version in listed.keys() - begun:
+        logs.check_begun(version, listed[version])
+    found, start = Found(origin=logs.folder.job), newest_summary(listed)
+    if start != NOWHERE:
+        summary = logs.summary(start)
         found.end, found.cursor, found.requests = summary.end, summary.cursor, summary.requests
         found.origin, found.wall_ms = summary.origin, summary.wall_ms
-    for version in listing.versions:
+    for version, log in begun.items():
         if version == own:  # by this very process: opening was tried before
-            found.last = _last(store, folder, listing, version)
-            end = found.last + 1
+            end = logs.end(version, log)
+            if end in log.sizes:
+                raise logs.fenced(version)
+            found.last = end - 1
         else:  # what a log holds is known only once nobody can append to it
-            end = _fence(store, folder, listing, version)
-        first = listing.first_of(version)
-        if first > 1 and start < (before := Place(version, first - 1)):
-            raise _collected(folder, before, before)
-        for seq in range(first, end):
-            place = Place(version, seq)
-            if place <= start:
-                store.delete(folder.chunk(place))
+            end = logs.fence(version, log, replaced=start.version > version)
+        if log.first > 1 and start < Place(version, log.first - 1):
+            raise logs.unlisted(version, log.first - 1, log.first - 1)
+        for seq in range(log.first, end):
+            if Place(version, seq) <= start:
+                logs.store.delete(logs.folder.chunk(version, seq))
             else:
-                _add(store, folder, place, found)
+                _add(logs, Place(version, seq), found)
     found.requests = each_once(found.requests)
     return found
 
 
-def _add(store: BlobStore, folder: PartitionFolder, at: Place, found: Found) -> None:
-    data = store.read(folder.chunk(at))
-    if data is None:
-        raise Missing(folder.chunk(at))
-    chunk = decode_chunk(folder, at, data)
-    if chunk.kind is Kind.FENCE:  # of the own log, since opening began
-        raise fenced(folder, at.version)
-    found.index.add(Indexed(at, chunk.first, chunk.count, len(data), chunk.wall_ms))
+def _add(logs: JournalLogs, at: Place, found: Found) -> None:
+    chunk, folder = logs.read(*at), logs.folder
+    found.index.add(Indexed(at, chunk.first, chunk.count, chunk.size_bytes, chunk.wall_ms))
     if chunk.first != found.end:
         raise StateError(
-            f"journal file {folder.chunk(at)} begins at position {chunk.first}, but what is there "
+            f"journal file {folder.chunk(*at)} begins at position {chunk.first}, but what is there "
             f"of the journal before ends at {found.end}: files before it are gone, or the summary "
-            f"that stood for them, {folder.summary(Place(at.version, at.seq - 1))} or a later one; "
+            f"that stood for them, {folder.mark(at.version, at.seq - 1)} or a later one; "
             "restore them from a copy, or submit the job again under another name"
         )
     found.end += chunk.count
@@ -221,48 +130,3 @@ def _add(store: BlobStore, folder: PartitionFolder, at: Place, found: Found) -> 
     found.cursor = chunk.cursor if chunk.cursor is not None else found.cursor
     if chunk.kind is Kind.DATA:
         found.origin, found.wall_ms = chunk.origin, chunk.wall_ms
-
-
-def _fence(store: BlobStore, folder: PartitionFolder, listing: Listing, version: int) -> int:
-    """End a log, if nobody has; the number of the chunk that ends it."""
-    place = Place(version, listing.last_of(version))
-    if not listing.collected(place) and _is_fence(store, folder, place):
-        return place.seq
-    place = Place(version, _last(store, folder, listing, version))
-    while True:
-        place = Place(version, place.seq + 1)
-        fence = encode_chunk(folder, place, Kind.FENCE, "")
-        if store.create(folder.chunk(place), fence) or _is_fence(store, folder, place):
-            break
-    if _listing(store, folder).collected(place):
-        raise Missing(folder.chunk(place))
-    return place.seq
-
-
-def _last(store: BlobStore, folder: PartitionFolder, listing: Listing, version: int) -> int:
-    """The number of the last chunk of a log that has no fence, which may be collected. Raises
-    Missing: the log is not listed up to it."""
-    name = folder.end(version)
-    reached = ends.reached(store, name) if version in listing.ends else None
-    if reached is None:
-        raise Missing(name)
-    last = listing.last_of(version)
-    place = Place(version, reached)
-    if reached <= last or listing.summaries[-1:] > [place]:
-        return max(last, reached)
-    raise _collected(folder, Place(version, last + 1), place)
-
-
-def _collected(folder: PartitionFolder, at: Place, upto: Place) -> Missing:
-    """A chunk is not there, or else a summary that stood for it and others, up to a place or
-    behind it."""
-    return Missing(
-        f"{folder.chunk(at)}, or else the summary {folder.summary(upto)} or a later one,"
-    )
-
-
-def _is_fence(store: BlobStore, folder: PartitionFolder, at: Place) -> bool:
-    chunk = read_chunk(store, folder, at)
-    if chunk is None:
-        raise Missing(folder.chunk(at))
-    return chunk.kind is Kind.FENCE

@@ -8,17 +8,17 @@ gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from onyx.errors import Unavailable
-from onyx.journal.chunk import Chunk, Kind, Summary
+from onyx.journal.chunk import Chunk, Kind
 from onyx.journal.kept import Gone, Kept, KeptFile
-from onyx.journal.names import Listing, PartitionFolder, Place, listing_of
-from onyx.journal.opening import TRIES_MAX, Missing, check_whole, read_chunk, read_summary
+from onyx.journal.logs import NOWHERE, JournalLogs, newest_summary
+from onyx.journal.names import PartitionFolder, Place
+from onyx.storage.fenced_log import Listed, Missing
 from onyx.storage.interface import BlobStore
 
-T = TypeVar("T")
+Listing = Mapping[int, Listed]
 Block = Chunk | KeptFile
 """What holds segments that follow one another."""
 
@@ -41,8 +41,8 @@ class JournalView:
 
     def __init__(self, store: BlobStore, folder: PartitionFolder) -> None:
         """Nothing is read yet."""
-        self._store = store
         self._folder = folder
+        self._logs = JournalLogs(store, folder)
         self._kept = Kept(store, folder)
         self._last: tuple[int, Place] | None = None
         """A position, and a chunk behind which it is."""
@@ -57,7 +57,7 @@ class JournalView:
 
     def bounds(self) -> Bounds:
         """Where it begins and ends now."""
-        return self._steadily(self._bounds)
+        return self._logs.steadily(self._bounds, owner=False)
 
     def since(self, wall_ms: int) -> int:
         """The first position that was not written before this time; the end if all were."""
@@ -67,19 +67,18 @@ class JournalView:
             for span in self._kept.list():
                 if span.wall_ms >= wall_ms:
                     file = self._kept.open(span)
-                    if file is None:
-                        raise Missing(self._folder.kept(span))
-                    return file.since(wall_ms)
+                    if file is not None:  # else it has just been dropped
+                        return file.since(wall_ms)
             found = self._first(places, lambda each: each.wall_ms >= wall_ms)
             return self._bounds(listing).end if found is None else found[1].first
 
-        return self._steadily(look)
+        return self._logs.steadily(look, owner=False)
 
     def _behind_the_last(self, position: int) -> Chunk | None:
         """The chunk with the next number, as long as the log goes on."""
         while self._last is not None and self._last[0] == position:
             place = Place(self._last[1].version, self._last[1].seq + 1)
-            chunk = read_chunk(self._store, self._folder, place)
+            chunk = self._logs.find(*place)
             if chunk is None or chunk.kind is not Kind.DATA:
                 return None
             self._last = max(position, chunk.end), place
@@ -89,11 +88,11 @@ class JournalView:
 
     def _find(self, position: int) -> Block | None:
         def look(listing: Listing) -> Block | None:
-            places, collected = _places(listing), listing.summaries[-1:]
+            places, collected = _places(listing), newest_summary(listing)
             if self._last is not None and self._last[0] == position:
                 last = self._last[1]
                 places = [each for each in places if each > last]
-                if not places and collected <= [last]:
+                if not places and collected <= last:
                     return None
             found = self._first(places, lambda each: each.end > position)
             if found is not None and found[1].first <= position:
@@ -104,8 +103,8 @@ class JournalView:
             if file is not None:
                 return file
             behind += [found[1].first] if found is not None else []
-            if not places and collected:
-                end = self._summary(collected[0]).end
+            if not places and collected != NOWHERE:
+                end = self._logs.summary(collected).end
                 behind += [end] if position < end else []
             if behind:
                 raise Gone(
@@ -113,15 +112,24 @@ class JournalView:
                     f"of job {self._folder.job}, task {self._folder.task}, is gone: it is kept "
                     f"from {min(behind):,} on"
                 )
-            if places or collected:
-                self._last = position, (places or collected)[-1]
+            if places or collected != NOWHERE:
+                self._last = position, [collected, *places][-1]
             return None
 
-        return self._steadily(look)
+        return self._logs.steadily(look, owner=False)
 
     def check_whole(self) -> None:
         """Nobody appends any more. Raises StateError: the end of the journal is gone."""
-        check_whole(self._store, self._folder)
+        listing = self._logs.list()
+        newest = newest_summary(listing)
+        try:
+            for version, log in listing.items():
+                if log.noted and not log.sizes:
+                    self._logs.check_begun(version, log)
+                elif log.noted:
+                    self._logs.end(version, log, replaced=newest.version > version)
+        except Missing as missing:
+            raise self._logs.lost(missing) from missing
 
     def _bounds(self, listing: Listing) -> Bounds:
         places = _places(listing)
@@ -130,9 +138,10 @@ class JournalView:
         if last is not None:
             (_, first) = self._first(places, lambda each: True) or (None, last)
             return Bounds(min([*firsts, first.first]), last.end, last.origin)
-        if not listing.summaries:
+        newest = newest_summary(listing)
+        if newest == NOWHERE:
             return Bounds(0, 0, "")
-        summary = self._summary(listing.summaries[-1])
+        summary = self._logs.summary(newest)
         return Bounds(min(firsts, default=summary.end), summary.end, summary.origin)
 
     def _first(
@@ -154,31 +163,14 @@ class JournalView:
                 low = at
         return found
 
-    def _summary(self, place: Place) -> Summary:
-        summary = read_summary(self._store, self._folder, place)
-        if summary is None:
-            raise Missing(self._folder.summary(place))
-        return summary
-
     def _data(self, place: Place) -> Chunk | None:
         """A chunk with segments; None: it is a fence."""
-        chunk = read_chunk(self._store, self._folder, place)
-        if chunk is None:
-            raise Missing(self._folder.chunk(place))
+        chunk = self._logs.read(*place)
         return chunk if chunk.kind is Kind.DATA else None
-
-    def _steadily(self, look: Callable[[Listing], T]) -> T:
-        """List and look until what is listed is there."""
-        gone: Missing | None = None
-        for _ in range(TRIES_MAX):
-            try:
-                return look(listing_of(self._folder, self._store.list(self._folder.prefix)))
-            except Missing as missing:
-                gone = missing
-        raise Unavailable(f"the journal in {self._folder.prefix} keeps changing: {gone} is gone")
 
 
 def _places(listing: Listing) -> list[Place]:
     """Where chunks with segments may be; what is collected is still to be deleted."""
-    start = listing.summaries[-1] if listing.summaries else Place(-1, -1)
-    return [each for each in listing.chunks if each > start and each.seq]
+    start = newest_summary(listing)
+    found = (Place(version, seq) for version, log in listing.items() for seq in log.sizes if seq)
+    return [each for each in found if each > start]

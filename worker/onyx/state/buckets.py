@@ -20,8 +20,8 @@ from onyx.state.chunk_codec import (
 )
 from onyx.state.chunks import Chunk
 from onyx.state.names import LogKey, TaskFolder, bucket_chunk
-from onyx.state.reading import ChunkMissing
 from onyx.state.shard_state import ShardState
+from onyx.storage.fenced_log import Missing
 from onyx.storage.interface import BlobStore
 
 ChunkShards = list[tuple[int, StoredShard]]
@@ -46,14 +46,14 @@ def read_bucket(
     """What a chunk says of some shards.
 
     Raises:
-        ChunkMissing: it is not there, with its path.
+        Missing: it is not there, with its path.
         StateError: it is damaged.
         Unavailable, UserError: as everything of the store.
     """
     path = bucket_chunk(folder.job, folder.task, name)
     data = store.read(path)
     if data is None:
-        raise ChunkMissing(path)
+        raise Missing(path)
     batch, bucket, _ = name.split("-")
     reader = ChunkReader(folder, LogKey(int(batch), int(bucket)), 0, data)
     return list(reader.shards(set(shards)))

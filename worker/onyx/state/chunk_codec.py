@@ -25,13 +25,13 @@ from msgspec.structs import astuple
 
 from onyx.codec.records import encode_all, encode_records
 from onyx.codec.sealed import Format, seal, unseal
+from onyx.codec.segment_runs import decode_run, encode_run
 from onyx.codec.segments import decode_column, encode_column
-from onyx.codec.values import encode_values
+from onyx.codec.values import decode_values, encode_values
 from onyx.errors import SegmentError, StateError
 from onyx.keystate.records import Record
 from onyx.runs import U64, Numbers, array_of
-from onyx.state.chunks import Chunk, ShardChange, Watermark
-from onyx.state.emitted_codec import encode_emitted
+from onyx.state.chunks import Chunk, EmittedRun, ShardChange, Watermark
 from onyx.state.local.spool import Keep, Kept
 from onyx.state.names import LogKey, TaskFolder
 from onyx.structs import RESTORE, UNREADABLE
@@ -195,6 +195,28 @@ def _section(number: int, change: ShardChange, records: bytes) -> Section:
     return Section(number, change, records, emitted, keys, values)
 
 
+def encode_emitted(runs: Sequence[EmittedRun]) -> bytes:
+    """The bytes of some runs.
+
+    Raises:
+        SegmentError: a value has no encoding.
+    """
+    encoded = [each.encoded or encode_run(each.segments) for each in runs]
+    return encode_values(
+        [[each.first, each.child, *data] for each, data in zip(runs, encoded, strict=True)]
+    )
+
+
+def decode_emitted(data: bytes) -> Iterator[EmittedRun]:
+    """The runs of `encode_emitted`.
+
+    Raises:
+        SegmentError: the bytes are not those of runs.
+    """
+    for first, child, payload, schema in decode_values(data):
+        yield EmittedRun(first, decode_run(payload, schema), child)
+
+
 def encode_chunk(
     folder: TaskFolder, key: LogKey, frame: Frame, chunk: Chunk, sections: Sequence[Section]
 ) -> bytes:
@@ -245,6 +267,11 @@ class ChunkReader:
         self.forgotten = header.forgotten
         self.values = header.values
         self._header = header
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether it ends its log."""
+        return self.frame.kind is Kind.FENCE
 
     def columns(self) -> tuple[Numbers, Numbers]:
         """Roots and ids."""

@@ -16,30 +16,30 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 from onyx.errors import StateError, Unavailable, UserError
-from onyx.state.names import Listed, LogKey, TaskFolder, by_log
-from onyx.state.reading import THREADS, ChunkMissing, Reader
-from onyx.storage.interface import BlobStore
+from onyx.state.names import LogKey
+from onyx.state.reading import THREADS, Reader, StateLogs
+from onyx.storage.fenced_log import Listed, Missing
 
 _logger = logging.getLogger(__name__)
 
 
-def collect(store: BlobStore, folder: TaskFolder, own: LogKey, start: int) -> None:
+def collect(logs: StateLogs, own: LogKey, start: int) -> None:
     """Mark the own snapshot that begins at `start`, then delete what it and those of the other
     peers of this version have made superfluous."""
+    store, folder = logs.store, logs.folder
     try:
         store.create(folder.mark(own, start), b"")
-        logs = by_log(folder, store.list(folder.prefix))
+        listed = logs.list()
         with ThreadPoolExecutor(THREADS) as threads:
-            reader = Reader(store, folder, lambda done, total: None, threads)
-            names = _before(folder, own, logs[own], start)
-            list(threads.map(store.delete, names))
-            for key, log in _covered(reader, own.version, logs):
+            reader = Reader(store, folder, threads)
+            list(threads.map(store.delete, reader.before(own, listed[own], start)))
+            for key, log in _covered(reader, own.version, listed):
                 last = reader.fence(key, log) if log.opened else log.last
-                list(threads.map(store.delete, _before(folder, key, log, last)))
+                list(threads.map(store.delete, reader.before(key, log, last)))
                 if log.opened:
                     store.delete(folder.end(key))
                     store.delete(folder.chunk(key, 0))
-    except (ChunkMissing, KeyError):
+    except (Missing, KeyError):
         _logger.debug("%s: others are deleting too", folder.prefix)
     except StateError:
         raise
@@ -65,9 +65,3 @@ def _covered(
         for key, log in sorted(older.items())
         if not log.opened or covered.issuperset(opened[key].frame.shards)
     ]
-
-
-def _before(folder: TaskFolder, key: LogKey, log: Listed, start: int) -> list[str]:
-    """Chunks and marks before number `start`; not the first chunk, which says what the log is."""
-    chunks = [folder.chunk(key, seq) for seq in log.sizes if 0 < seq < start]
-    return [*chunks, *(folder.mark(key, seq) for seq in log.marks if seq < start)]

@@ -1,13 +1,4 @@
-"""The state log of one peer in one allocation version: one writer appends, until it is fenced.
-
-Invariant: chunk N is created only if no chunk N exists, and only after chunk N - 1 exists. A peer
-of a newer version ends the log by creating a FENCE chunk in the same way, at the first free number.
-So the store decides which of the two was first: the chunk before the fence counts and is read by
-every reader, and a writer that finds the fence has appended nothing.
-
-When the store does not answer, a chunk may exist or not. Its bytes are kept and created again,
-under the same number, before anything else: creating the same bytes twice is one chunk.
-"""
+"""The state log of one peer in one allocation version (`storage.fenced_log`)."""
 
 from __future__ import annotations
 
@@ -15,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from onyx.errors import Fenced, InvariantViolated
+from onyx.errors import InvariantViolated
 from onyx.settings import StateSettings
 from onyx.state.chunk_codec import (
     Frame,
@@ -28,9 +19,9 @@ from onyx.state.chunk_codec import (
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.collecting import collect
 from onyx.state.gathering import Size
-from onyx.state.names import LogKey, TaskFolder
-from onyx.storage import ends
-from onyx.storage.interface import BlobStore
+from onyx.state.names import LogKey
+from onyx.state.reading import StateLogs
+from onyx.storage.fenced_log import LogWriter
 
 PART_BYTES = 16_777_216
 """Size from which on a part of a snapshot is written."""
@@ -47,25 +38,20 @@ class StateLog:
 
     def __init__(
         self,
-        store: BlobStore,
-        folder: TaskFolder,
+        logs: StateLogs,
         key: LogKey,
         shards: Iterable[int],
-        seq: int,
+        last: int,
         size: Size,
         settings: StateSettings,
     ) -> None:
-        """`seq`: number of the next chunk. `size`: of what a reader of this log has to read."""
-        self._store = store
-        self._folder = folder
+        """`last`: number of its last chunk. `size`: of what a reader of this log has to read."""
+        self._logs = logs
         self._key = key
+        self._writer = LogWriter(logs, key, last)
         self._shards = frozenset(shards)
-        self._seq = seq
         self._size = size
         self._settings = settings
-        self._fenced = False
-        self._doubtful: tuple[Chunk, Frame, bytes, int] | None = None
-        """The chunk that may exist already under the next number, and how many values it has."""
         self._whole: int | None = None
         """Where the last complete snapshot begins."""
 
@@ -79,12 +65,11 @@ class StateLog:
             SegmentError: a value has no encoding.
             UserError: the store refuses (rights, path).
         """
-        if self._doubtful is None or self._doubtful[0] is not chunk:
-            # What is in doubt comes first: it may be there under the next number, and then nothing
-            # but its own bytes can be created under it.
-            self._settle()
-            self._prepare(chunk, Frame(Kind.CHANGE, self._seq), all_sections_of(chunk.shards))
-        self._settle()
+
+        def encoded(seq: int) -> bytes:
+            return self._encoded(chunk, Frame(Kind.CHANGE, seq), all_sections_of(chunk.shards))
+
+        self._writer.append(chunk, encoded)
 
     @property
     def wants_snapshot(self) -> bool:
@@ -98,18 +83,17 @@ class StateLog:
         What is read afterwards begins here. Raises like `append`; to be called again then."""
         if chunk.shards.keys() != self._shards:
             raise InvariantViolated(
-                f"a snapshot of {self._folder} has shards {sorted(chunk.shards)}, but the log has "
-                f"{sorted(self._shards)}"
+                f"a snapshot of {self._logs.folder} has shards {sorted(chunk.shards)}, but the log "
+                f"has {sorted(self._shards)}"
             )
-        self._settle()
-        start, before = self._seq, self._size
+        self._writer.settle()
+        start, before = self._writer.last + 1, self._size
         # As much is behind the last whole snapshot until this one is complete: one that fails is
         # still wanted.
         self._size = Size(0, before.since)
         content = chunk
         for part, last in _parts(chunk):
-            self._prepare(content, Frame(Kind.SNAPSHOT, self._seq, start=start, last=last), part)
-            self._settle()
+            self._append_part(content, part, start, last)
             content = Chunk()
         # Not before its last part is durable: `collect` deletes all that is before a whole
         # snapshot.
@@ -121,33 +105,18 @@ class StateLog:
         all of whose shards have a snapshot in this version. Call it after `snapshot`, from any
         thread; a failure is logged, and the next call tries again."""
         if self._whole is not None:
-            collect(self._store, self._folder, self._key, self._whole)
+            collect(self._logs, self._key, self._whole)
 
-    def _prepare(self, chunk: Chunk, frame: Frame, sections: list[Section]) -> None:
-        data = encode_chunk(self._folder, self._key, frame, chunk, sections)
-        self._doubtful = chunk, frame, data, sum(section.values for section in sections)
+    def _append_part(self, chunk: Chunk, part: list[Section], start: int, last: bool) -> None:
+        def encoded(seq: int) -> bytes:
+            return self._encoded(chunk, Frame(Kind.SNAPSHOT, seq, start=start, last=last), part)
 
-    def _settle(self) -> None:
-        """Create the chunk that is in doubt, if there is one."""
-        if self._fenced:
-            raise self._no_owner()
-        if self._doubtful is None:
-            return
-        _, frame, data, values = self._doubtful
-        if not self._store.create(self._folder.chunk(self._key, self._seq), data):
-            # Other bytes under this number are a fence: nobody else appends to this log.
-            self._fenced = True
-            raise self._no_owner()
-        ends.reach(self._store, self._folder.end(self._key), self._seq)
-        self._doubtful = None
-        self._seq += 1
-        self._size.add(frame.kind, len(data), values)
+        self._writer.append(part, encoded)
 
-    def _no_owner(self) -> Fenced:
-        return Fenced(
-            f"job {self._folder.job!r}, task {self._folder.task!r}: the state of allocation "
-            f"version {self._key.version}, rank {self._key.rank}, belongs to a newer version now"
-        )
+    def _encoded(self, chunk: Chunk, frame: Frame, sections: list[Section]) -> bytes:
+        data = encode_chunk(self._logs.folder, self._key, frame, chunk, sections)
+        self._size.add(frame.kind, len(data), sum(section.values for section in sections))
+        return data
 
 
 def _parts(chunk: Chunk) -> Iterator[tuple[list[Section], bool]]:

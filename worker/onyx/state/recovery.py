@@ -13,8 +13,8 @@ shard's history is found in the newest older log that has it. Order matters thre
   acknowledged something is found by all newer versions.
 
 Files may be gone, by a wrong command or a copy of a part. A log says beside it how far it has come
-(`storage.ends`), and the log of commands in which version the job was ready last: all logs of that
-version were there then, and whoever finds none for a shard would begin it anew.
+(`storage.fenced_log`), and the log of commands in which version the job was ready last: all logs of
+that version were there then, and whoever finds none for a shard would begin it anew.
 
 A job that upgrades another one starts with shards that none of its own logs has. `carry_over`
 reads them from the old job, and they become a snapshot in the own log before that log is ready.
@@ -29,29 +29,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import msgspec
+from msgspec import field
 
-from onyx.errors import Fenced, StateError
+from onyx.errors import Fenced
 from onyx.flow.batch import U64
 from onyx.ids import NO_POSITION
 from onyx.settings import StateSettings
 from onyx.state.chunk_codec import Base, ChunkReader, Frame, Kind, encode_chunk, merged
 from onyx.state.chunks import Chunk, Watermark
 from onyx.state.gathering import Gathered
-from onyx.state.local.spool import Keep, keep_of
+from onyx.state.local.spool import keep_of
 from onyx.state.log import StateLog
-from onyx.state.names import Listed, LogKey, TaskFolder, by_log
-from onyx.state.reading import THREADS, ChunkMissing, Reader
+from onyx.state.names import LogKey, TaskFolder
+from onyx.state.reading import THREADS, Reader, StateLogs
 from onyx.state.shard_state import ShardState
-from onyx.storage import ends
+from onyx.storage.fenced_log import Listed, Missing
 from onyx.storage.interface import BlobStore
-from onyx.structs import RESTORE
 
 __all__ = ["CarriedOver", "Progress", "Recovered", "ShardState", "read_state", "recover"]
 
-T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Called with bytes read so far and bytes to read, on the thread that recovers."""
 
@@ -107,16 +105,14 @@ def recover(
         StateError: a chunk is damaged, missing or foreign.
         Unavailable, UserError: as everything of the store.
     """
-    folder, own = TaskFolder(job, task), LogKey(version, rank)
-    return _attempts(
-        store,
-        folder,
-        progress,
-        lambda reader, logs: _Recovery(
-            store, folder, own, frozenset(shards), reader, logs, carry_over, ready
-        ).run(settings),
-        keep_of(settings),
-    )
+    own, wanted = LogKey(version, rank), frozenset(shards)
+    # Of a version newer than its own a peer knows only that it comes too late.
+    ready = ready if ready <= version else NO_POSITION
+    with ThreadPoolExecutor(THREADS, "onyx-state") as threads:
+        reader = Reader(store, TaskFolder(job, task), threads, progress, keep_of(settings))
+        return reader.steadily(
+            lambda logs: _Recovery(reader, logs, wanted, ready, own, carry_over).run(settings)
+        )
 
 
 def read_state(
@@ -126,58 +122,25 @@ def read_state(
     shards: Iterable[int],
     progress: Progress = lambda done, total: None,
     ready: int = NO_POSITION,
+    fences: bool = True,
 ) -> Gathered:
-    """Fence the logs of a job that has ended, and read what they say of these shards. Arguments and
-    errors are those of `recover`."""
-    folder = TaskFolder(job, task)
-    return _attempts(
-        store,
-        folder,
-        progress,
-        lambda reader, logs: _Recovery(
-            store, folder, _AFTER_ALL, frozenset(shards), reader, logs, None, ready
-        ).read(),
-    )
+    """Read what the logs of a job say of these shards. Other arguments and errors are those of
+    `recover`.
 
-
-def look(
-    store: BlobStore, job: str, task: str, shards: Iterable[int], ready: int = NO_POSITION
-) -> Gathered:
-    """Read what the logs of a job say of these shards now, and leave them as they are. Each shard
-    is as of a moment since the call. Arguments and errors are those of `recover`."""
-    folder = TaskFolder(job, task)
-    return _attempts(
-        store,
-        folder,
-        lambda done, total: None,
-        lambda reader, logs: _Recovery(
-            store, folder, _AFTER_ALL, frozenset(shards), reader, logs, None, ready, fences=False
-        ).read(),
-    )
+    Args:
+        fences: whether they are ended first, as of a job that has ended; else they are left as they
+            are, and each shard is as of a moment since the call.
+    """
+    wanted = frozenset(shards)
+    with ThreadPoolExecutor(THREADS, "onyx-state") as threads:
+        reader = Reader(store, TaskFolder(job, task), threads, progress)
+        return reader.steadily(
+            lambda logs: _Recovery(reader, logs, wanted, ready, fences=fences).read()
+        )
 
 
 _AFTER_ALL = LogKey((1 << 63) - 1, 0)
 """No allocation version is as high."""
-
-
-def _attempts(
-    store: BlobStore,
-    folder: TaskFolder,
-    progress: Progress,
-    attempt: Callable[[Reader, dict[LogKey, Listed]], T],
-    keep: Keep = bytes,
-) -> T:
-    """List the logs and try, until what was listed is there."""
-    before: dict[LogKey, Listed] | None = None
-    with ThreadPoolExecutor(THREADS, "onyx-state") as threads:
-        while True:
-            logs = by_log(folder, store.list(folder.prefix))
-            try:
-                return attempt(Reader(store, folder, progress, threads, keep), logs)
-            except ChunkMissing as error:
-                if logs == before:
-                    raise _lost(folder, f"{error} is gone") from error
-            before = logs
 
 
 class _Source(msgspec.Struct, frozen=True):
@@ -190,40 +153,29 @@ class _Source(msgspec.Struct, frozen=True):
     """Number after its last chunk that counts."""
 
 
-class _Recovery:
+class _Recovery(msgspec.Struct):
     """One attempt, by one listing."""
 
-    def __init__(
-        self,
-        store: BlobStore,
-        folder: TaskFolder,
-        own: LogKey,
-        shards: frozenset[int],
-        reader: Reader,
-        logs: dict[LogKey, Listed],
-        carry_over: CarryOver | None,
-        ready: int,
-        fences: bool = True,
-    ) -> None:
-        """`fences`: end the logs that are read, so that nothing comes behind what was."""
-        self._find_ends = reader.fences if fences else reader.ends
-        self._store = store
-        self._folder = folder
-        self._own = own
-        self._shards = shards
-        self._reader = reader
-        self._logs = logs
-        self._carry_over = carry_over
-        # Of a version newer than its own a peer knows only that it comes too late.
-        self._ready = ready if ready <= own.version else NO_POSITION
-        self._bases: list[Base] = []
-        self._missing: frozenset[int] = frozenset()
-        """Shards that no log has, once that is known."""
+    _reader: Reader
+    _logs: dict[LogKey, Listed]
+    _shards: frozenset[int]
+    _ready: int
+    _own: LogKey = _AFTER_ALL
+    _carry_over: CarryOver | None = None
+    fences: bool = True
+    """Whether the logs that are read are ended, so that nothing comes behind what was."""
+    _bases: list[Base] = field(default_factory=list)
+    _missing: frozenset[int] = frozenset()
+    """Shards that no log has, once that is known."""
+
+    @property
+    def _folder(self) -> TaskFolder:
+        return self._reader.folder
 
     def run(self, settings: StateSettings) -> Recovered:
         """
         Raises:
-            ChunkMissing: the listing is out of date.
+            Missing: the listing is out of date.
             Otherwise as `recover`.
         """
         newest = max((key.version for key, log in self._logs.items() if log.sizes), default=0)
@@ -234,17 +186,16 @@ class _Recovery:
         carries_over = self._carry_over is not None and bool(self._missing)
         if begun is None:
             self._open(found, carries_over)
-        seq = 1 if begun is None else begun.last + 1
+        last = 0 if begun is None else begun.last
         roots, ids = found.applied()
-        log = StateLog(
-            self._store, self._folder, self._own, self._shards, seq, found.size, settings
-        )
+        logs = StateLogs(self._reader.store, self._folder)
+        log = StateLog(logs, self._own, self._shards, last, found.size, settings)
         if carries_over:
             whole = {number: shard.change() for number, shard in found.shards.items()}
             log.snapshot(Chunk(whole, roots, ids, watermark=found.watermark))
             # Last, as it makes the log count (`_counts`): until then the shards are those of the
             # old job, and a recovery that finds the log without its mark reads them there again.
-            self._store.create(self._folder.mark(self._own, seq), b"")
+            logs.store.create(self._folder.mark(self._own, last + 1), b"")
         return Recovered(log, found.shards, roots, ids, found.watermark)
 
     def read(self) -> Gathered:
@@ -278,9 +229,8 @@ class _Recovery:
     def _own_again(self, log: Listed) -> list[_Source]:
         """An earlier attempt of this peer opened the log, and may have appended to it."""
         opened = self._opened([self._own])[self._own]
-        if log.last > 0 and self._reader.one(self._own, log.last).frame.kind is Kind.FENCE:
+        if self._reader.end(self._own, log) in log.sizes:
             raise self._fenced("a newer version has taken over")
-        self._reader.check_end(self._own, log)
         if not _counts(opened, log):
             return self._fenced_sources()
         return [_Source(self._own, self._shards, opened, log.last + 1)]
@@ -290,7 +240,7 @@ class _Recovery:
         older = {
             key: log
             for key, log in self._logs.items()
-            if key.version < self._own.version and (log.opened or log.ends)
+            if key.version < self._own.version and (log.opened or log.noted)
         }
         missing = set(self._shards)
         sources: list[_Source] = []
@@ -306,7 +256,8 @@ class _Recovery:
             # from: their writers must not go on beside this version. All older ones they have
             # fenced.
             newest = not sources
-            found = self._find_ends({key: older[key] for key in opened if shards[key] or newest})
+            wanted = {key: older[key] for key in opened if shards[key] or newest}
+            found = self._reader.ends(wanted, self.fences)
             sources += [
                 _Source(key, frozenset(shards[key]), opened[key], end) for key, end in found.items()
             ]
@@ -315,17 +266,20 @@ class _Recovery:
                 break
         if missing and self._ready != NO_POSITION:
             had = f"which allocation version {self._ready} had in {self._folder.prefix}"
-            raise _lost(self._folder, f"the logs of shards {sorted(missing)} are gone, {had}")
+            raise self._reader.lost(f"the logs of shards {sorted(missing)} are gone, {had}")
         if missing and any(log.sizes and not log.opened for log in self._logs.values()):
-            raise _lost(self._folder, f"shards {sorted(missing)} are in no log any more")
+            raise self._reader.lost(f"shards {sorted(missing)} are in no log any more")
         return [source for source in sources if source.shards]
 
     def _opened(self, keys: Iterable[LogKey]) -> dict[LogKey, ChunkReader]:
         """The first chunks of those logs that have one."""
-        opened = self._reader.begun({key: self._logs[key] for key in keys})
+        logs = {key: self._logs[key] for key in keys}
+        opened = self._reader.opened(key for key, log in logs.items() if log.opened)
+        for key, log in logs.items():
+            self._reader.check_begun(key, log)
         for key, each in opened.items():
-            if key.version == self._ready and not _counts(each, self._logs[key]):
-                raise ChunkMissing(self._reader.unmarked(key, self._logs[key]))
+            if key.version == self._ready and not _counts(each, logs[key]):
+                raise self._reader.unmarked(key, logs[key])
         return opened
 
     def _fenced(self, why: str) -> Fenced:
@@ -339,9 +293,9 @@ class _Recovery:
         log = self._logs[source.key]
         found = Gathered.of(source.shards)
         found.watermark = source.opened.watermark
-        if log.collected and not log.marks:
-            raise ChunkMissing(self._reader.unmarked(source.key, log))
-        for chunk in self._reader.chunks(source.key, log.start, source.end, log):
+        if log.first > 1 and not log.marks:
+            raise self._reader.unmarked(source.key, log)
+        for chunk in self._reader.chunks(source.key, _start(log), source.end, log):
             found.take(chunk)
         if found.first < source.end:
             shards = tuple(sorted(source.shards))
@@ -367,15 +321,18 @@ class _Recovery:
 
     def _size_bytes(self, source: _Source) -> int:
         log = self._logs[source.key]
-        own = sum(size for seq, size in log.sizes.items() if log.start <= seq < source.end)
-        if log.marks:
-            return own
-        return own + sum(
+        parts = [(log, _start(log), source.end)]
+        if not log.marks:
+            parts += [
+                (self._logs.get(base.key, Listed()), base.first, base.end)
+                for base in source.opened.frame.bases
+                if source.shards.intersection(base.shards)
+            ]
+        return sum(
             size
-            for base in source.opened.frame.bases
-            if source.shards.intersection(base.shards)
-            for seq, size in self._logs.get(base.key, Listed()).sizes.items()
-            if base.first <= seq < base.end
+            for log, first, end in parts
+            for seq, size in log.sizes.items()
+            if first <= seq < end
         )
 
     def _open(self, found: Gathered, carries_over: bool) -> None:
@@ -383,16 +340,16 @@ class _Recovery:
         frame = Frame(Kind.OPEN, 0, shards, bases, carries_over=carries_over)
         chunk = Chunk(watermark=found.watermark)
         data = encode_chunk(self._folder, self._own, frame, chunk, ())
-        name = self._folder.chunk(self._own, 0)
-        ends.begin(self._store, self._folder.end(self._own))
-        if not self._store.create(name, data):
-            raise ChunkMissing(name)  # an earlier attempt of this peer opened it otherwise
+        if not self._reader.begin(self._own, data):
+            # An earlier attempt of this peer opened it otherwise.
+            raise Missing(self._folder.chunk(self._own, 0))
+
+
+def _start(log: Listed) -> int:
+    """Where reading begins."""
+    return log.marks[-1] if log.marks else 1
 
 
 def _counts(opened: ChunkReader, log: Listed) -> bool:
     """Whether a log has all that its first chunk says."""
     return not opened.frame.carries_over or bool(log.marks)
-
-
-def _lost(folder: TaskFolder, what: str) -> StateError:
-    return StateError(f"state of job {folder.job!r}, task {folder.task!r}: {what}; {RESTORE}")

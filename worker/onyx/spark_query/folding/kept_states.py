@@ -28,8 +28,8 @@ from onyx.state.chunk_codec import Kind, all_sections_of
 from onyx.state.chunks import ShardChange
 from onyx.state.names import TaskFolder, bucket_chunk
 from onyx.state.opening import open_store
-from onyx.state.reading import ChunkMissing
 from onyx.state.shard_state import ShardState
+from onyx.storage.fenced_log import Missing
 
 CHUNKS_MAX = 8
 """The chunks of one bucket, before its state is written anew: a process that does not have it reads
@@ -115,7 +115,7 @@ class KeptStates:
             return shards_of(
                 read_bucket(self._store, folder, name, wanted) for name, _ in state.files
             )
-        except ChunkMissing as error:
+        except Missing as error:
             raise StateError(
                 f"state chunk {error} of the job is gone: ONYX_STATE_URL of all workers must be "
                 "one folder that they share with Spark's executors and that stays, or "
