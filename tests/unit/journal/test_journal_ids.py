@@ -54,3 +54,15 @@ def test_one_where_an_upgrade_begins_is_known_to_the_new_job_once(
 
     assert upgraded.restored == [ONE, EMPTY, OTHER]
     assert Journal(store, NEXT_JOB, 2, "three").restored == [ONE, EMPTY, OTHER]
+
+
+def test_ids_come_in_the_order_of_their_positions_whoever_goes_on_in_the_journal(
+    store: MemoryBlobStore,
+) -> None:
+    journal_of(store, ((ONE,), (EMPTY,), (OTHER,)))
+
+    upgraded = Journal(store, NEXT_JOB, 1, "two")
+    upgraded.adopt(read_ended(store, FOLDER), FOLDER, 0)
+
+    assert upgraded.restored == [ONE, EMPTY, OTHER]
+    assert Journal(store, NEXT_JOB, 2, "three").restored == [ONE, EMPTY, OTHER]

@@ -255,6 +255,7 @@ class Journal:
             self.end, self.cursor, self.restored = before, old.cursor, known
             self.origin, self._wall_ms = old.origin, old.wall_ms
         theirs = JournalLogs(self._store, folder)
+        requests = [*self.restored]
         for each in old.index:
             if each.end <= self.end:
                 continue
@@ -266,12 +267,12 @@ class Journal:
                     "not read all: restore it from a copy"
                 )
             self.append(Content(chunk.runs(), chunk.requests, chunk.cursor))
-            self.restored = each_once([*self.restored, *chunk.requests])
-        restored = {each.id: each for each in self.restored}
-        beside = [each for each in old.requests if _is_news(each, restored.get(each.id))]
+            requests += chunk.requests
+        by_id = {each.id: each for each in requests}
+        beside = [each for each in old.requests if _is_news(each, by_id.get(each.id))]
         if beside:  # of chunks without segments
             self.append(Content((), tuple(beside)))
-            self.restored = each_once([*self.restored, *beside])
+        self.restored = each_once([*requests, *beside])
 
     def _replace(self, place: Place, summary: Summary) -> None:
         """Write a summary, then remove older ones."""

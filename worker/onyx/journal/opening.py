@@ -72,15 +72,11 @@ def read_ended(store: BlobStore, folder: PartitionFolder) -> Found:
 
 
 def each_once(requests: Iterable[Remembered]) -> list[Remembered]:
-    """Requests in order. One without segments that begins where a summary ends is in the summary,
-    and may be in a chunk behind it too."""
-    found: dict[str, Remembered] = {}
-    for each in requests:
-        before = found.get(each.id)
-        if before is not None and before.first != each.first:
-            del found[each.id]  # forgotten, and used again: its place is behind the others
-        found[each.id] = each
-    return list(found.values())
+    """Requests in the order of their positions, whatever the order of their chunks: one without
+    segments comes later where a job goes on in the journal of another. It may be in a summary and
+    in a chunk behind that too. Of an id that was forgotten and used again, the later one."""
+    found = {each.id: each for each in requests}
+    return sorted(found.values(), key=lambda each: (each.first, each.count))
 
 
 def _read(logs: JournalLogs, listed: Mapping[int, Listed], own: int | None) -> Found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 from tests.support.clocks import ManualClock
@@ -11,7 +12,7 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
 from onyx.ids import AllocationVersion, JobId
-from onyx.journal.chunk import Content
+from onyx.journal.chunk import Content, Remembered
 from onyx.journal.journal import Journal
 from onyx.journal.names import PartitionFolder
 from onyx.journal.opening import read_ended
@@ -19,7 +20,9 @@ from onyx.model.retention import Retention
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.other_jobs import OldJournal
 from onyx.plugins.protocol import START, Cursor, PluginContext
+from onyx.plugins.requests.mailbox import Mailbox
 from onyx.plugins.starting import StartAt, StartFrom
+from onyx.requests.request import Level, Request
 from onyx.storage.memory import MemoryBlobStore
 
 FOREVER = Retention(days=36_500)
@@ -78,6 +81,32 @@ def test_what_a_version_took_is_carried_over_though_it_died_before_it_stored_a_c
         append(second, 2)
     third = partitions(store, "v3", upgrades=JobId("v2"))._journal("0", Cursor(1, STORED))
     assert numbers(third, 1) == list(range(1, 5 if done else 3))
+
+
+@pytest.mark.parametrize("processed", [3, 5])
+def test_a_request_waits_for_its_trees_where_homes_of_others_are_known_too(
+    store: MemoryBlobStore, processed: int
+) -> None:
+    """The home of a request in parts may have none of its segments, in a chunk of its own."""
+    old, folder = journal_of(store, "v1"), PartitionFolder(JobId("v1"), "work", 0)
+    for number in range(10):
+        old.append(Content((), (Remembered(f"home {number}", b"d", number, 0, 0),)))
+        run = [{"n": number}]
+        old.append(Content([run], (Remembered(f"request {number}", b"d", number, 1, 0),)))
+    new = journal_of(store, "v2")
+    new.adopt(read_ended(store, folder), folder, processed)
+
+    mailbox = Mailbox(ManualClock(), new.restored)
+    mailbox.passed(processed)
+    asked = [
+        mailbox.offer(Request(f"request {number}", b"d", [{"n": number}], Level.ACK, 8))
+        for number in range(10)
+    ]
+    wanted = [number < processed for number in range(10)]
+    assert [each.done() for each in asked] == wanted
+    mailbox.acked(np.array([8], dtype=np.uint64))
+    wanted[8] = True
+    assert [each.done() for each in asked] == wanted
 
 
 OLD = OldJournal(JobId("v1"), (6,), (STORED,))

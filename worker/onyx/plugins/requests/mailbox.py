@@ -105,7 +105,7 @@ class Mailbox:
         for each in remembered:
             entry = restored(each)
             self._known.add(each.id, entry)
-            if entry.outcomes is None:
+            if entry.left:
                 self._open.append(entry)
 
     # --- clients --------------------------------------------------------------------------------
