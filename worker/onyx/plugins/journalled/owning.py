@@ -72,9 +72,9 @@ class Unanswered:
 class DrainingReader(Protocol):
     """The method that a reader has in addition if its source can be closed."""
 
-    def drain(self) -> int:
+    def drain(self) -> int | None:
         """Take nothing new any more. Returns the position behind the last one that was taken and
-        has to be processed before the job ends."""
+        has to be processed before the job ends; None while that is not known: ask again."""
         ...
 
 

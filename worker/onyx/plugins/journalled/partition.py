@@ -81,15 +81,16 @@ class JournalledPartition:
                     return first, runs
         return self.journal.read(position) if position < self.end else None
 
-    def drain(self) -> None:
-        """Take nothing new. The thread goes on only if it has to write what becomes of what is
-        there: after a crash the next owner would say otherwise."""
-        self.feed.refuse()
-        self._draining.set()
-        if not self.feed.judges:
-            self._stopped.set()
-        if self._thread.is_alive():
-            self._drained.wait(CLOSE_TIMEOUT_S)
+    def drain(self) -> bool:
+        """Take nothing new; whether all that was taken is in the journal, or not taken after all.
+        The thread goes on only if it has to write what becomes of what is there: after a crash the
+        next owner would say otherwise."""
+        if not self._draining.is_set():
+            self.feed.refuse()
+            self._draining.set()
+            if not self.feed.judges:
+                self._stopped.set()
+        return self._drained.is_set()
 
     def close(self) -> None:
         """End the thread; what is in the journal stays there."""
@@ -102,7 +103,7 @@ class JournalledPartition:
         try:
             while not self._stopped.is_set() and not self.exhausted:
                 if self._draining.is_set():
-                    self._drained.set()
+                    self._has_drained()
                     self._judge(POLL_S)
                 else:
                     self._step()
@@ -113,7 +114,12 @@ class JournalledPartition:
             self._end(Fenced(f"the journal cannot go on: {contained(error)}"))
         finally:
             self.feed.release()
+            self._has_drained()
+
+    def _has_drained(self) -> None:
+        if not self._drained.is_set():
             self._drained.set()
+            self._wake()
 
     def _judge(self, wait_s: float) -> bool:
         """Write what became of segments, which the frontier waits for; whether there was

@@ -173,10 +173,9 @@ class OwnerReader(JournalReader):
         """Whether somebody waits for something all of which is before this position, once."""
         return self._partition.feed.awaited(position)
 
-    def drain(self) -> int:
+    def drain(self) -> int | None:
         """Take nothing more from the source (`owning.DrainingReader`)."""
-        self._partition.drain()
-        return self._partition.end
+        return self._partition.end if self._partition.drain() else None
 
     def close(self) -> None:
         """Give the partition away."""

@@ -110,13 +110,15 @@ class Partition(msgspec.Struct):
         return self.waiting is None or self.waiting.settled(position) == position
 
     def drain(self) -> None:
-        """Read no further than somebody may have read already."""
-        if self.end is None:
-            reader = plugin_reader(self.reader)
-            taken = reader.drain() if isinstance(reader, DrainingReader) else 0
+        """Read no further than somebody may have read already, or the source has taken."""
+        if self.end is not None:
+            return
+        reader = plugin_reader(self.reader)
+        taken = reader.drain() if isinstance(reader, DrainingReader) else 0
+        if taken is not None:
             self.end = max(self.next_position, self.sent_before, taken)
-            if isinstance(self.reader, FilledReader):
-                self.reader.hurry()
+        if isinstance(self.reader, FilledReader):
+            self.reader.hurry()
 
     def completed(self, roots: Numbers) -> int:
         """Trees are complete, of whichever attempt. Returns how many were not before."""
