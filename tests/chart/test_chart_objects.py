@@ -217,6 +217,17 @@ def test_as_installed_every_wire_is_closed() -> None:
     assert named("ValidatingWebhookConfiguration", "onyx-onyx")
 
 
+def test_the_webhook_asks_for_a_certificate_where_the_values_name_its_authorities() -> None:
+    variable = "ONYX_OPERATOR_WEBHOOK_CLIENT_CA_FILE"
+    pod = pod_specs({"webhook": {"clientCaConfigMap": "api-server"}})["Deployment/onyx-operator"]
+    (volume,) = [each for each in pod["volumes"] if "configMap" in each]
+
+    assert volume["configMap"]["name"] == "api-server"
+    mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert environment(pod)[variable] == f"{mounts[volume['name']]}/ca.crt"
+    assert variable not in environment(pod_specs()["Deployment/onyx-operator"])
+
+
 def test_a_zookeeper_of_somebody_else_is_not_asked_for_a_certificate_of_ours() -> None:
     elsewhere = {"zookeeper": {"address": "zookeeper.shared:2181"}}
     cluster = parse_cluster(named("OnyxCluster", "onyx", elsewhere))

@@ -208,6 +208,10 @@ REFUSED = [
         {"webhook": {"certManager": {"enabled": True}, "enabled": False}},
         "webhook: a certificate is",
     ),
+    (
+        {"webhook": {"clientCaConfigMap": "x", "enabled": False}},
+        "webhook: clientCaConfigMap is given, but",
+    ),
     ({"zookeeper": {"authSecret": "x", "account": False}}, "zookeeper: authSecret is given, but"),
     ({"data": {"existingClaim": "x", "create": True}}, "data: give existingClaim or set create"),
     (

@@ -18,6 +18,9 @@
 {{- if and (not .Values.webhook.enabled) (or .Values.webhook.existingSecret .Values.webhook.certManager.enabled) -}}
 {{- fail "webhook: a certificate is given, but enabled is false" -}}
 {{- end -}}
+{{- if and (not .Values.webhook.enabled) .Values.webhook.clientCaConfigMap -}}
+{{- fail "webhook: clientCaConfigMap is given, but enabled is false" -}}
+{{- end -}}
 {{- if and (not .Values.zookeeper.account) .Values.zookeeper.authSecret -}}
 {{- fail "zookeeper: authSecret is given, but account is false" -}}
 {{- end -}}
