@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from onyx import __version__
 from onyx.cli import command as onyx
-from onyx.cli.status_table import lines, print_statuses
+from onyx.cli.status_table import lines, print_status, print_statuses
 from onyx.client.statuses import JobStatus
 from onyx.ids import JobId, Position
 
@@ -64,6 +65,29 @@ def test_programs_get_the_code_and_the_warning(capsys: pytest.CaptureFixture[str
     print_statuses([status("j", code={"3f2a9c01": 9}, code_warning="why")], as_json=True)
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["code"], found["code_warning"]) == ({"3f2a9c01": 9}, "why")
+
+
+FAILED = "1 of 1 segments of work failed, as the answers to their requests say"
+
+
+@pytest.mark.parametrize(
+    ("more", "first"),
+    [
+        ({"state": "killed"}, "job j is killed"),
+        ({"state": "completed"}, "job j is completed"),
+        ({"state": "running", "waiting_for": WAITS}, f"job j is running: {WAITS}"),
+    ],
+    ids=lambda each: each["state"] if isinstance(each, dict) else "",
+)
+def test_what_became_of_segments_does_not_look_like_why_a_job_has_ended(
+    capsys: pytest.CaptureFixture[str], more: dict[str, object], first: str
+) -> None:
+    options = {"work": {"maxPending": 9}}
+    shown = msgspec.structs.replace(status("j", outcomes=(FAILED,), options=options), **more)
+    print_status(shown, as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        first, f"    {FAILED}", "    set: work maxPending=9",
+    ]  # fmt: skip
 
 
 def test_a_job_with_the_longest_names_cuts_no_other_column() -> None:

@@ -26,12 +26,15 @@ STACKS_MAX = 4
 
 
 def print_status(status: JobStatus, as_json: bool) -> None:
-    """Print one status after a command. Peers may have acted on the command already."""
+    """Print one status after a command. Peers may have acted on the command already. What is
+    beside why the job is as it is has lines of its own, or it would look like the cause."""
     if as_json:
         print(json.dumps(msgspec.to_builtins(status)))
         return
-    note = remarks(status)
-    print(f"job {status.id} is {status.state}{': ' + note if note else ''}")
+    cause = why(status)
+    print(f"job {status.id} is {status.state}{': ' + cause if cause else ''}")
+    for each in filter(None, _besides(status)):
+        print(INDENT + each)
 
 
 def print_statuses(statuses: list[JobStatus], as_json: bool) -> None:
@@ -91,8 +94,11 @@ def _stacks(status: JobStatus) -> Iterator[str]:
 def remarks(status: JobStatus) -> str:
     """Why a job waits, why it does not advance, or what killed it; what is wrong with the code of
     its peers; what became of segments that did not go on; and which values were set."""
-    parts = (why(status), status.code_warning, *status.outcomes, options(status))
-    return "; ".join(filter(None, parts))
+    return "; ".join(filter(None, (why(status), *_besides(status))))
+
+
+def _besides(status: JobStatus) -> tuple[str, ...]:
+    return (status.code_warning, *status.outcomes, options(status))
 
 
 def options(status: JobStatus) -> str:
