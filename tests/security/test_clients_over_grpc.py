@@ -27,8 +27,8 @@ from tests.support.servers.fake_requests import at_once
 from onyx.cli.commands.append import append
 from onyx.cli.commands.state import state
 from onyx.client.appender import Appender, NotTaken
-from onyx.errors import SettingsError, UserError
-from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.errors import SettingsError, Unavailable, UserError
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
 from onyx.peer.requests.access import Access, InputTokens
@@ -39,11 +39,13 @@ from onyx.requests.append import Append, Form, Part, Payload
 from onyx.requests.caller import NOBODY, Caller
 from onyx.requests.client_token import ClientToken
 from onyx.requests.request import Answer, Status, answered
-from onyx.requests.tokens import LOOK_INTERVAL_S, Tokens
+from onyx.requests.tokens import LOOK_INTERVAL_S, Tokens, metadata_of
 from onyx.rights import of_its_author
 from onyx.seams import SystemClock
 from onyx.settings import ClientSettings, Settings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
+from onyx.transport.frames.encoder import hello_frame
+from onyx.transport.frames.packets import Hello
 from onyx.transport.grpc_asking import ask
 from onyx.transport.grpc_options import METHOD
 from onyx.transport.grpc_tls import open_channel
@@ -54,6 +56,7 @@ from onyx.transport.requests.streams import AppendStreams
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 ID = "5e0c7a52-0000-4000-8000-000000000001"
+HELLO = Hello("tenancy", GroupId("other"), A, 1, 1, 0, 0, 1_000_000)
 APPEND = Append("shop", "orders", Payload(Form.JSON_LINES, b"{}"))
 QUERY = StateQuery("tenancy", A, PeerId("p"), JobId("j"), AllocationVersion(7), "w", b"k", 100)
 RIGHT, OTHER = Caller(b"right"), Caller(b"other")
@@ -242,9 +245,10 @@ def worker(
     files: CertificateFiles | None = None,
     client_name: str = "",
     state_tokens: Tokens | None = None,
+    tenancy: str = "tenancy",
 ) -> Iterator[Worker]:
     settings = replace(SETTINGS, tls_client_name=client_name)
-    transport = GrpcTransport(settings, "tenancy", files, state_tokens=state_tokens)
+    transport = GrpcTransport(settings, tenancy, files, state_tokens=state_tokens)
     found = Worker(transport)
     try:
         transport.start(A, found)
@@ -290,6 +294,24 @@ def test_the_token_of_a_call_is_in_its_metadata_once(
         part = encode_append(replace(APPEND, part=Part(0, b"d"), caller=OTHER))
         called(there.address, part, metadata, method=f"/{SERVICE}/{method}")
     assert there.callers == [Caller(token), OTHER]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("shown", ["", "right", "wrong"])
+def test_the_name_of_a_tenancy_is_told_to_nobody_who_asks_for_another_one(shown: str) -> None:
+    """Whoever guesses learns no more than that the guess is wrong."""
+    query = msgspec.structs.replace(QUERY, tenancy="guess")
+    hello = hello_frame(replace(HELLO, tenancy="guess"))
+    with worker(state_tokens=Tokens(SystemClock(), value="right"), tenancy="acme") as there:
+        append = encode_append(replace(APPEND, tenancy="guess"))
+        answer = decode_answer(called(there.address, append, metadata_of(shown)))[1]
+        assert (answer.status, "'guess'" in answer.reason) == (Status.UNKNOWN, True)
+        with pytest.raises((UserError, Unavailable)) as asked:
+            ask(there.address, query, SETTINGS, None, WAIT_S, shown)
+        with pytest.raises(grpc.RpcError) as stream:
+            called(there.address, hello, metadata_of(shown), method=METHOD)
+    told = (answer.reason, str(asked.value), str(stream.value))
+    assert [each for each in told if "acme" in each] == []
 
 
 class Certificates:

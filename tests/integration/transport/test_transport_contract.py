@@ -625,7 +625,7 @@ def refusal(world, *first: bytes) -> str:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tenancy": "other"}, "is of tenancy 'other' and group group-b of 'tenancy'"),
+        ({"tenancy": "other"}, "is of tenancy 'other' and group group-b of another one"),
         ({"protocol": 1}, f"speaks protocol 1 and group group-b protocol {PROTOCOL}"),
         ({"target": GroupId("gone")}, "looks for group gone, but this is group-b"),
         ({"session": 0}, "names no session"),

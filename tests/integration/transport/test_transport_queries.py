@@ -107,15 +107,20 @@ def test_what_the_task_says_is_told(
 
 
 @pytest.mark.parametrize(
-    "change", [{"group": GroupId("other")}, {"tenancy": "other"}], ids=lambda each: str(*each)
+    ("change", "message"),
+    [
+        ({"group": GroupId("other")}, "this is group group-a, and group other was asked"),
+        ({"tenancy": "other"}, "this worker is of another tenancy than 'other'"),
+    ],
+    ids=["group", "tenancy"],
 )
 def test_another_process_at_the_address_does_not_answer_for_the_one_that_was(
-    change: dict[str, str],
+    change: dict[str, str], message: str
 ) -> None:
     def nobody(query: StateQuery) -> Future[StateAnswer]:
         raise AssertionError("no task is asked")
 
-    with group(nobody) as address, pytest.raises(Unavailable, match="this is group group-a"):
+    with group(nobody) as address, pytest.raises(Unavailable, match=message):
         put(address, replace(QUERY, **change))  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from onyx.errors import UserError
-from onyx.requests.tokens import FILE_BYTES_MAX, LOOK_INTERVAL_S
+from onyx.requests.tokens import FILE_BYTES_MAX, LOOK_INTERVAL_S, tokens_in
 from onyx.seams import Clock
 from onyx.settings import ClientSettings
 
@@ -47,7 +47,7 @@ class ClientToken:
 
 
 def _checked(text: str, where: str) -> str:
-    token = next(filter(None, (line.strip() for line in text.splitlines())), "")
+    token = next(tokens_in(text), "")
     if not token:
         raise UserError(f"{where} holds no token")
     if not (token.isascii() and token.isprintable()):

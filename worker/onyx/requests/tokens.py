@@ -14,6 +14,7 @@ from __future__ import annotations
 import hmac
 import os
 import threading
+from collections.abc import Iterator
 from hashlib import sha256
 
 from onyx.requests.request import Answer, Status
@@ -110,6 +111,10 @@ def metadata_of(token: str) -> list[tuple[str, str]]:
     return [(KEY, f"Bearer {token}")] if token else []
 
 
+def tokens_in(text: str) -> Iterator[str]:
+    """The tokens of a file or a variable, one a line."""
+    return filter(None, map(str.strip, text.splitlines()))
+
+
 def _digests(text: str) -> tuple[bytes, ...]:
-    tokens = filter(None, (line.strip() for line in text.splitlines()))
-    return tuple(sha256(each.encode()).digest() for each in tokens)
+    return tuple(sha256(each.encode()).digest() for each in tokens_in(text))

@@ -91,13 +91,12 @@ class StateService:
             with self._gate.pending.waiting(context.cancel):
                 request = next(requests)
             query = state_queries.decode_query(request)
-            tenancy, group = self._gate.tenancy, self._gate.group
-            if query.tenancy != tenancy or query.group != group:
-                raise Refused(
-                    Refusal.TENANCY if query.tenancy != tenancy else Refusal.GROUP,
-                    f"this is group {group} of tenancy {tenancy!r}, and group "
-                    f"{query.group} of {query.tenancy!r} was asked",
-                )
+            if query.tenancy != self._gate.tenancy:
+                why = f"this worker is of another tenancy than {query.tenancy!r}, which was asked"
+                raise Refused(Refusal.TENANCY, why)
+            if query.group != self._gate.group:
+                why = f"this is group {self._gate.group}, and group {query.group} was asked"
+                raise Refused(Refusal.GROUP, why)
             return query
         except SegmentError as error:
             self._gate.refuse(context.peer(), Refused(Refusal.GARBAGE, str(error)))

@@ -38,7 +38,7 @@ def read_hello(data: bytes, tenancy: str, here: str) -> Hello:
     if hello.tenancy != tenancy:
         raise Refused(
             Refusal.TENANCY,
-            f"group {hello.group} is of tenancy {hello.tenancy!r} and group {here} of {tenancy!r}: "
+            f"group {hello.group} is of tenancy {hello.tenancy!r} and group {here} of another one: "
             "check tenancy_id and the address that the worker advertises",
         )
     if hello.target != here:

@@ -106,7 +106,8 @@ class RequestService:
             self._gate.refuse("a client", Refused(Refusal.GARBAGE, str(error)))
             return 0, _settled(Answer(Status.INVALID, str(error)))
         if append.tenancy not in ("", self._gate.tenancy):
-            reason = f"this is tenancy {self._gate.tenancy!r}, and {append.tenancy!r} was asked"
+            # Anybody may ask, so the name of the tenancy is not told.
+            reason = f"this worker is of another tenancy than {append.tenancy!r}, which was asked"
             return append.number, _settled(Answer(Status.UNKNOWN, reason))
         if append.part is None:
             append = replace(append, caller=caller)
