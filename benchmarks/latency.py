@@ -25,6 +25,7 @@ from benchmarks.figures import Figure, Measured, Options, Size, parser, run
 
 GOAL_P50_MS, GOAL_P99_MS = 1.0, 3.0
 TIMEOUT_S = 120.0
+MODULES = ("bench_probe", "bench_columns", "bench_sources")
 PROCESSES = 3
 JOBS = {"dicts": "latency.yaml", "columns": "latency-columns.yaml"}
 
@@ -36,7 +37,7 @@ def over_grpc(segments: int, job_name: str) -> list[float]:
         job = onyx_run.manifest(job_name)
         job["spec"]["catalog"][0]["options"]["segments"] = segments
         job["spec"]["lifecycles"][0]["options"]["folder"] = name
-        command = onyx_run.command(job, folder, ["bench_probe", "bench_columns"], PROCESSES)
+        command = onyx_run.command(job, folder, MODULES, PROCESSES)
         onyx_run.finish(onyx_run.start(command), TIMEOUT_S)
         (found,) = [json.loads(path.read_text()) for path in folder.glob("latency-*.json")]
     assert len(found) >= segments, f"{len(found)} of {segments} segments arrived"

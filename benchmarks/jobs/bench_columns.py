@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from bench_probe import StampingInput, StampingReader, seen
+from bench_probe import seen
 from bench_tasks import Answer
 
 
@@ -38,27 +38,6 @@ def same(batch: Any) -> Any:
 
 
 # Latency
-
-
-class StampingColumnsReader(StampingReader):
-    """A stamp is made when a batch is read."""
-
-    def read_columns(self, segments_max: int) -> Any:
-        segments = self.read(segments_max)
-        numbers = [each["n"] for each in segments]
-        stamps = [each["ns"] for each in segments]
-        columns = {"n": pa.array(numbers, pa.int64()), "ns": pa.array(stamps, pa.int64())}
-        return pa.record_batch(columns)
-
-
-class StampingColumnsInput(StampingInput):
-    def open(self, partition: Any, cursor: Any) -> StampingColumnsReader:
-        return StampingColumnsReader(cursor.position, self.size)
-
-
-def stamping(context: Any) -> StampingColumnsInput:
-    """Input plugin: the segments of `bench_probe.stamping` as columns."""
-    return StampingColumnsInput(context.options["segments"])
 
 
 def arrive(batch: Any) -> None:

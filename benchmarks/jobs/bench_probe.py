@@ -14,10 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from onyx.plugins.protocol import Cursor
+from typing import Any, NamedTuple
 
 RATE_SEGMENTS = 200
 """A second, by the stamping source."""
@@ -127,7 +124,7 @@ def block_once(segments: list[dict[str, Any]]) -> None:
 
 
 class StampingReader:
-    """One partition. A stamp is made when a segment is read, a second time if it is replayed."""
+    """A source. A stamp is made when a segment is read, a second time if it is replayed."""
 
     def __init__(self, position: int, size: int) -> None:
         self.next = position
@@ -146,35 +143,6 @@ class StampingReader:
 
     def exhausted(self) -> bool:
         return self.next >= self.size
-
-    def cursor(self, position: int) -> Cursor:
-        from onyx.plugins.protocol import Cursor
-
-        return Cursor(position)
-
-    def close(self) -> None:
-        pass
-
-
-class StampingInput:
-    cooperative = True
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def partitions(self) -> list[str]:
-        return ["only"]
-
-    def open(self, partition: str, cursor: Cursor) -> StampingReader:
-        return StampingReader(cursor.position, self.size)
-
-    def close(self) -> None:
-        pass
-
-
-def stamping(context: Any) -> StampingInput:
-    """Input plugin: `segments` of `{"n": number, "ns": CLOCK_MONOTONIC}`, 200 a second."""
-    return StampingInput(context.options["segments"])
 
 
 def arrive(segments: list[dict[str, Any]]) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench_probe import StampingReader, seen
+from bench_probe import seen
+from bench_sources import StampedReader
 
-from onyx.plugins.protocol import Cursor
+from onyx.plugin import Cursor, Input
 
 FIRST_MS = 1_700_000_040_000
 EVENT_EVERY_MS = 3
@@ -31,7 +32,7 @@ def payload(number: int, size: int) -> str:
     return base64.b64encode(drawn).decode()[:size]
 
 
-class FillingReader(StampingReader):
+class FillingReader(StampedReader):
     """Segments of as many keys as the state is to have groups, as fast as they are taken; then
     segments of few keys at a rate (`bench_probe.RATE_SEGMENTS`), without end."""
 
@@ -55,7 +56,7 @@ class FillingReader(StampingReader):
         ]
 
 
-class FillingInput:
+class FillingInput(Input):
     cooperative = True
 
     def __init__(self, options: dict[str, Any]) -> None:

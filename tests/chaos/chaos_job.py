@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 from msgspec.structs import replace
 
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+from onyx.plugins.protocol import ColumnsReader, Cursor, Input, PluginContext, Reader
 from onyx.plugins.registry import build_input
 
 
@@ -24,7 +24,7 @@ def gated_files(context: PluginContext) -> GatedFiles:
     return GatedFiles(build_input("files", replace(context, options=options)), gate)
 
 
-class GatedFiles:
+class GatedFiles(Input):
     cooperative = False
 
     def __init__(self, files: Input, gate: Path) -> None:
@@ -41,7 +41,7 @@ class GatedFiles:
         self._files.close()
 
 
-class GatedReader:
+class GatedReader(Reader):
     def __init__(self, reader: Reader, gate: Path, position: int) -> None:
         self._reader = reader
         self._gate = gate
@@ -71,7 +71,7 @@ class GatedReader:
         self._reader.close()
 
 
-class GatedColumnsReader(GatedReader):
+class GatedColumnsReader(GatedReader, ColumnsReader):
     def read_columns(self, segments_max: int):
         return self._through(self._reader.read_columns, segments_max)
 

@@ -27,7 +27,7 @@ def gated_generator(context: PluginContext) -> GatedGenerator:
     return GatedGenerator(build_input("generator", replace(context, options=options)), gate)
 
 
-class GatedGenerator:
+class GatedGenerator(Input):
     cooperative = False
 
     def __init__(self, inner: Input, gate: Path) -> None:

@@ -16,6 +16,7 @@ from onyx.flow.batch import U64
 from onyx.ids import GroupId, JobId
 from onyx.ledger.lineage import positions_of
 from onyx.model.parsing.job import parse_mapping
+from onyx.plugins import protocol
 from onyx.plugins.protocol import Cursor
 from onyx.runs import array_of
 from onyx.task.batching.sizing import BatchSizing
@@ -27,7 +28,7 @@ JOB = JobId("j")
 BATCH = 7
 
 
-class Endless:
+class Endless(protocol.Input):
     """A source that gives all up to `available`, and more later."""
 
     cooperative = True
@@ -43,7 +44,7 @@ class Endless:
 
     def close(self) -> None: ...
 
-    class Reader:
+    class Reader(protocol.Reader):
         def __init__(self, source: Endless, position: int) -> None:
             self.source, self.position = source, position
 

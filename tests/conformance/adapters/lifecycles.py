@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.jobs.bench import Bench, chain
 
 from onyx.model.job import Job, Lifecycle
-from onyx.plugins.protocol import START, Cursor
+from onyx.plugins.protocol import START, Cursor, Input
 from onyx.program.lifecycles import HOOKS, Event, Lifecycles, compile_lifecycles
 
 SEGMENTS = [{"n": 1}]
@@ -85,7 +85,7 @@ def _boom(*_: Any) -> None:
     raise ValueError("boom")
 
 
-class Unreadable:
+class Unreadable(Input):
     """An input whose reader raises; also the reader."""
 
     cooperative = True

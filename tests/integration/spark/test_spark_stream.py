@@ -36,8 +36,9 @@ MODULE = "ticking_on_spark"
 USER_CODE = '''
 import pathlib, time
 from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.protocol import Input
 
-class Ticks:
+class Ticks(Input):
     """Numbers of two partitions, so many a batch, as `limit` allows."""
     cooperative = True
 

@@ -25,7 +25,7 @@ class KeyedProcess(Process):
         return super().build_input(plugin, context)
 
 
-class Rows:
+class Rows(Input):
     """The source of the table."""
 
     cooperative = True

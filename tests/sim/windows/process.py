@@ -308,7 +308,7 @@ class Process:
 PART_SEGMENTS = 5
 
 
-class Partitions:
+class Partitions(Input):
     """The source: reports to the checks what has been read."""
 
     cooperative = True

@@ -32,7 +32,6 @@ from onyx.plugins.protocol import Cursor, Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.plugins.starting import first_cursor
 from onyx.program.phases import Phase
-from onyx.program.reading.bad_records import described
 from onyx.recorder import NoRecorder, Recording
 from onyx.replica.command import Command
 from onyx.replica.commands import (
@@ -124,7 +123,7 @@ class Kept:
         self.calls.append("close")
 
 
-class Watched:
+class Watched(Input):
     """The input it wraps, with a note of where it was opened and whether it was closed."""
 
     def __init__(self, bench: Bench, inner: Input) -> None:
@@ -145,10 +144,10 @@ class Watched:
         return self._inner.open(partition, cursor)
 
     def describe(self, partition: str, position: int) -> str:
-        return described(self._inner, partition, position)
+        return self._inner.describe(partition, position)
 
     def column_types(self) -> Any:
-        return getattr(self._inner, "column_types", dict)()
+        return self._inner.column_types()
 
     def close(self) -> None:
         self.closed = True

@@ -12,7 +12,7 @@ from onyx.plugins.indexed import IndexedReader
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 
 
-class Feed:
+class Feed(Input):
     """A source whose partitions give what is put there, until they are ended."""
 
     cooperative = True

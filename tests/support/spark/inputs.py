@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from onyx.plugins.indexed import IndexedReader
-from onyx.plugins.protocol import Cursor, PluginContext
+from onyx.plugins.protocol import Cursor, Input, PluginContext
 
 
-class Fed:
+class Fed(Input):
     """The option `feed` names a file: `{"partitions": {name: segments}, "upTo": n, "ends": bool}`.
     At most `upTo` segments of each partition are there yet; `aRead` come with a read."""
 

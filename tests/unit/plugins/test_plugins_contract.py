@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.support.jobs.bench import Bench, chain
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
+from onyx.plugins import protocol
 from onyx.plugins.checked import DurableCount
 from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader
 from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.plugins.registry import build_input, build_output
+from onyx.program.reading.segments_reader import plugin_reader, segments_reader
 
 SEGMENTS = [{"n": n} for n in range(10)]
 
@@ -25,7 +28,7 @@ class Reader(IndexedReader):
         super().__init__(position, lambda at, most: SEGMENTS[at : at + most], lambda: len(SEGMENTS))
 
 
-class Input:
+class Input(protocol.Input):
     cooperative = True
 
     def __init__(self, reader: Callable[[int], Any] = Reader, names: Any = ("all",)) -> None:
@@ -97,6 +100,61 @@ def test_partitions_are_named_once_by_text() -> None:
 def test_an_input_that_keeps_to_the_rules_is_read_as_it_is() -> None:
     found = reader()
     assert (found.read(4), found.exhausted(), found.cursor(2)) == (SEGMENTS[:4], False, Cursor(2))
+
+
+class Columns(IndexedColumnsReader):
+    """Three rows are decoded at a time."""
+
+    def __init__(self, position: int = 0) -> None:
+        super().__init__(position, self.fetch, lambda: len(SEGMENTS))
+
+    def fetch(self, position: int, segments_max: int) -> Any:
+        rows = SEGMENTS[position : min(position + segments_max, position // 3 * 3 + 3)]
+        return pa.RecordBatch.from_pylist(rows)
+
+    def ready(self) -> int:
+        return len(SEGMENTS) - self._position
+
+    def obstacle(self) -> str:
+        return "it rains"
+
+
+class Telling(Input):
+    examined = True
+
+    def column_types(self) -> Any:
+        return {"n": pa.int64()}
+
+    def describe(self, partition: str, position: int) -> str:
+        return f"number {position}"
+
+
+def test_what_a_plugin_says_besides_reaches_the_engine() -> None:
+    plugin = build_input("m:plugin", context(Telling(Columns)))
+    assert (plugin.examined, plugin.describe("all", 4)) == (True, "number 4")
+    assert plugin.column_types() == {"n": pa.int64()}
+    opened = segments_reader(plugin.open("all", START), columns=True)
+    assert plugin_reader(opened).obstacle() == "it rains"
+    assert len(opened.read(8)) == 8, "what is decoded is read in one go"
+
+
+def test_what_a_plugin_does_not_say_has_a_default() -> None:
+    plugin = build_input("m:plugin", context(Input()))
+    assert (plugin.examined, plugin.column_types()) == (False, {})
+    assert plugin.describe("all", 4) == "partition all, position 4"
+    assert plugin_reader(plugin.open("all", START)).obstacle() == ""
+
+
+class Duck:
+    """A reader that derives from nothing."""
+
+    read = read_columns = exhausted = cursor = close = obstacle = print
+
+
+def test_a_reader_that_derives_from_nothing_is_told_of_the_base() -> None:
+    plugin = build_input("m:plugin", context(Input(lambda position: Duck())))
+    with pytest.raises(UserError, match=r"without ready\(\), which all have that derive from Col"):
+        plugin.open("all", START)
 
 
 class Forgets(ImmediateOutput):

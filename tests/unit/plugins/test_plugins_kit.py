@@ -9,7 +9,7 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.plugins.channel import open_channel
 from onyx.plugins.indexed import IndexedReader
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import Cursor, Input
 from onyx.plugins.registry import build_input, build_output
 from onyx.testing.plugin_kit import SEGMENTS, check_input, check_output
 
@@ -40,7 +40,7 @@ def test_channel_input():
     assert found == {"kit-in": list(SEGMENTS)}
 
 
-class Faulty:
+class Faulty(Input):
     """An input over numbers, with one fault."""
 
     cooperative = True

@@ -80,5 +80,5 @@ def test_a_plugin_of_a_user_that_raises_is_the_users_error():
 
 def test_what_is_missing_in_a_plugin_is_listed():
     context = plugin_context({}, functions={"my:plugin": lambda context: object()})
-    with pytest.raises(UserError, match="object without close, cooperative, open, partitions"):
+    with pytest.raises(UserError, match="object without close, column_types, cooper"):
         build_input("my:plugin", context)

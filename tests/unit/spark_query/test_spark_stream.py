@@ -23,11 +23,12 @@ from onyx.spark.driver.request import TaskCounts
 
 MODULE = '''
 from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.protocol import Input
 
 LINES = 50
 PARTITIONS = ["a", "b"]
 
-class Ticks:
+class Ticks(Input):
     """So many lines a read, and an end that is not known before it is reached."""
     cooperative = True
 

@@ -16,6 +16,7 @@ from onyx.errors import Unavailable
 from onyx.flow.columns import record_batch
 from onyx.flow.groups.keys import shard_of
 from onyx.plugin import IndexedReader
+from onyx.plugins.protocol import Input
 from onyx.program.phases import Phase
 from onyx.settings import Settings, TaskSettings
 from onyx.tables.shared import SharedTable
@@ -178,7 +179,7 @@ def test_no_segment_is_read_before_the_table_is_there(users):
     assert run(bench) == plain(SEEN)
 
 
-class Flaky:
+class Flaky(Input):
     """A source that cannot be reached at first."""
 
     tries = 0

@@ -15,7 +15,7 @@ from onyx.ids import GroupId
 from onyx.plugins.channel_queue import SEGMENTS_MAX, Channel
 from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader
 from onyx.plugins.options import option_error
-from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.segment_runs import SegmentRuns
 from onyx.plugins.small_options import ChannelOptions
 
@@ -40,7 +40,7 @@ def _find(context: PluginContext, options: ChannelOptions) -> Channel:
     return _channels[name]
 
 
-class ChannelInput:
+class ChannelInput(Input):
     """Reads a channel as one partition."""
 
     cooperative = True

@@ -8,22 +8,23 @@ the job does not advance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from onyx.errors import UserError, describe_type
 from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.protocol import ColumnsReader, Cursor, Input, Output, Reader
+from onyx.plugins.protocol import Around, ColumnsReader, Cursor, Input, Output, Reader
 
-_METHODS = ("read", "exhausted", "cursor", "close")
+_OF_READERS = ("read", "exhausted", "cursor", "close", "obstacle")
+_OF_COLUMNS = (*_OF_READERS, "ready")
 
 
 def check_built(plugin: Any, name: str) -> None:
     """Raises UserError if a user's class does not call `__init__` of its base class of Onyx."""
-    bases = type(plugin).__mro__[1:]
+    bases = [each for each in type(plugin).__mro__[1:] if Protocol not in each.__bases__]
     ours = [each for each in bases if each.__module__.startswith("onyx.plugins.")]
     base = next((each for each in ours if "__init__" in vars(each)), None)
     if base is not None and "_durable" not in vars(plugin):
@@ -33,14 +34,14 @@ def check_built(plugin: Any, name: str) -> None:
         )
 
 
-class CheckedInput:
+class CheckedInput(Input):
     """A user's input (`protocol.Input`). Raises UserError where it breaks a rule."""
 
     def __init__(self, plugin: Input, name: str) -> None:
         self._plugin = plugin
         self._name = name
         self.cooperative = plugin.cooperative
-        self.examined: bool = getattr(plugin, "examined", False)
+        self.examined = plugin.examined
 
     def partitions(self) -> Sequence[str]:
         """A list of different strings, or UserError."""
@@ -56,21 +57,30 @@ class CheckedInput:
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader with all methods, or UserError."""
         reader = self._plugin.open(partition, cursor)
-        missing = [each for each in _METHODS if not callable(getattr(reader, each, None))]
+        columns = hasattr(reader, "read_columns")
+        methods = _OF_COLUMNS if columns else _OF_READERS
+        missing = [each for each in methods if not callable(getattr(reader, each, None))]
         if missing:
-            raise _broken(
-                self._name, f"open() returned {describe_type(reader)} without {missing[0]}()"
-            )
-        kind = CheckedColumnsReader if isinstance(reader, ColumnsReader) else CheckedReader
-        return kind(reader, self._name)
+            what = f"open() returned {describe_type(reader)} without {missing[0]}()"
+            base = "ColumnsReader" if columns else "Reader"
+            raise _broken(self._name, f"{what}, which all have that derive from {base}")
+        return (CheckedColumnsReader if columns else CheckedReader)(reader, self._name)
 
     def close(self) -> None:
         """Close the plugin."""
         self._plugin.close()
 
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """The types that the plugin says."""
+        return self._plugin.column_types()
 
-class CheckedReader:
-    """A reader (`protocol.Reader`) of a user's input."""
+    def describe(self, partition: str, position: int) -> str:
+        """The name that the plugin gives."""
+        return self._plugin.describe(partition, position)
+
+
+class CheckedReader(Reader, Around):
+    """A reader of a user's input."""
 
     def __init__(self, reader: Reader, plugin: str) -> None:
         self._reader = self.beneath = reader
@@ -118,8 +128,8 @@ class CheckedReader:
         self._reader.close()
 
 
-class CheckedColumnsReader(CheckedReader):
-    """A reader of a user's input that can read columns (`protocol.ColumnsReader`)."""
+class CheckedColumnsReader(CheckedReader, ColumnsReader):
+    """A reader of a user's input that can read columns."""
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """At most `segments_max` rows, or dicts, or UserError."""
@@ -133,6 +143,14 @@ class CheckedColumnsReader(CheckedReader):
         if found.num_rows > segments_max:
             what = f"read_columns({segments_max}) returned {found.num_rows} rows, which is more"
             raise _broken(self._plugin, what)
+        return found
+
+    def ready(self) -> int:
+        """An int, or UserError."""
+        assert isinstance(self._reader, ColumnsReader), "asked before"
+        found: Any = self._reader.ready()
+        if type(found) is not int:
+            raise _broken(self._plugin, f"ready() returned {describe_type(found)}, not an int")
         return found
 
 

@@ -18,13 +18,13 @@ from onyx.flow.segment import Segment
 from onyx.ledger.token_bucket import TokenBucket
 from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader, partition_names
 from onyx.plugins.options import function_error, task_error
-from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.small_options import GeneratorOptions
 from onyx.plugins.starting import check_partitions, read_start
 from onyx.seams import Clock
 
 
-class GeneratorInput:
+class GeneratorInput(Input):
     """Deals the numbers 0, 1, 2, ... to its partitions in turn."""
 
     cooperative = True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onyx.flow.segment import Segment
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import ColumnsReader, Cursor, Reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +18,7 @@ FetchColumns = Callable[[int, int], "pa.RecordBatch | list[Segment]"]
 """What a fetch gives, as columns, or as dicts where columns do not hold them."""
 
 
-class IndexedReader:
+class IndexedReader(Reader):
     """A partition read by position. Every position is a cursor."""
 
     def __init__(
@@ -60,8 +60,8 @@ class IndexedReader:
         """Nothing is open."""
 
 
-class IndexedColumnsReader(IndexedReader):
-    """A reader for a source that fetches columns (`protocol.ColumnsReader`)."""
+class IndexedColumnsReader(IndexedReader, ColumnsReader):
+    """A reader for a source that fetches columns."""
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 A plugin is a function that takes a `PluginContext` and returns an `Input` or an `Output`. Built-in
 ones have short names (`files`, `generator`, ...); a user's own is named `package.module:name`.
+Inputs and readers derive from the classes here, because what an input need not say has a default.
 
 Inputs are replayable: the positions of a partition are dense, and position p is the same segment
 each time it is read. So a lost segment is replayed from the source, and none is kept in memory for
@@ -178,9 +179,6 @@ class PluginContext(msgspec.Struct, frozen=True):
 class Reader(Protocol):
     """An open partition."""
 
-    # `obstacle: str` may say why nothing new comes, empty when it may come. It is read by any
-    # thread, shown while the task does not advance, and no part of the protocol.
-
     def read(self, segments_max: int) -> list[Segment]:
         """The next segments, at most `segments_max`; empty when there are none now. Their positions
         continue from the position at which the reader was opened.
@@ -202,10 +200,15 @@ class Reader(Protocol):
         """Release the partition; nothing is read afterwards."""
         ...
 
+    def obstacle(self) -> str:
+        """Why nothing new comes, if the reader knows: shown while the task does not advance. Safe
+        from any thread."""
+        return ""
+
 
 @runtime_checkable
-class ColumnsReader(Protocol):
-    """The method that a reader has in addition if it can read columns."""
+class ColumnsReader(Reader, Protocol):
+    """A reader that can read columns."""
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """The segments as `Reader.read`, but as a record batch, row i being the i-th of these
@@ -215,8 +218,16 @@ class ColumnsReader(Protocol):
         """
         ...
 
-    # `ready() -> int` may say how many segments are decoded and wait to be read: they are read in
-    # one go, however often they change between columns and dicts. It is no part of the protocol.
+    def ready(self) -> int:
+        """How many segments are decoded and wait to be read: they are read in one go, however often
+        they change between columns and dicts."""
+        return 0
+
+
+class Around:
+    """A reader of Onyx around that of a plugin, which may have methods of other protocols."""
+
+    beneath: Any
 
 
 @runtime_checkable
@@ -226,11 +237,9 @@ class Input(Protocol):
     cooperative: bool
     """True if `read` never blocks; otherwise the task gets a thread of its own."""
 
-    # `examined = True` promises that every segment can be sent to another process (`codec.kinds`),
-    # and the engine does not check it again. It is no part of the protocol: without it, it checks.
-    # Nor is `column_types() -> Mapping[str, pa.DataType]`, the types of the columns that the input
-    # gives, where it has learned them: a dict that has others has failed.
-    # Nor is `describe(partition, position) -> str`, which names a record in errors.
+    examined: bool = False
+    """True promises that every segment can be sent to another process (`codec.kinds`): then the
+    engine does not look at each again."""
 
     def partitions(self) -> Sequence[str]:
         """Names of the source's partitions, the same on every peer. Called once a job: the
@@ -245,6 +254,15 @@ class Input(Protocol):
     def close(self) -> None:
         """Leave the task; all readers are closed by then."""
         ...
+
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """The types of the columns that the input gives, where it has learned them: a dict that has
+        others has failed."""
+        return {}
+
+    def describe(self, partition: str, position: int) -> str:
+        """Names a record in errors."""
+        return f"partition {partition}, position {position}"
 
 
 Commit = Callable[[Token, int], None]

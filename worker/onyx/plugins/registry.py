@@ -63,7 +63,7 @@ def _build(name: str, context: PluginContext, known: Mapping[str, BuiltIn], prot
         raise task_error(
             context,
             f"plugin {name} returned a {type(plugin).__name__} without {', '.join(missing)}; an "
-            f"{kind.lower()} plugin returns an onyx.plugin.{kind}",
+            f"{kind.lower()} plugin returns an onyx.plugin.{kind}: derive the class from that",
         )
     return plugin  # type: ignore[no-any-return]
 

@@ -45,7 +45,7 @@ class Inputs:
             plugin.close()
 
     def _noted(self, task: str, plugin: Input) -> Input:
-        if getattr(plugin, "examined", False):
+        if plugin.examined:
             self._examined.add(task)
         return plugin
 

@@ -17,7 +17,7 @@ from onyx.flow.batch import Batch
 from onyx.flow.mixed import Read, part_of_read, pieces_of
 from onyx.plugins.protocol import Cursor, Input
 from onyx.plugins.starting import first_cursor
-from onyx.program.reading.bad_records import BadRecords, described
+from onyx.program.reading.bad_records import BadRecords
 from onyx.program.reading.event_times import SourceTimes
 from onyx.program.reading.segments_reader import segments_reader
 from onyx.spark.driver.request import Position
@@ -148,7 +148,7 @@ class Partition:
     def _batches(self, read: Read, first: int) -> list[Batch]:
         """What was read, from this position on: a batch of each form."""
         plugin, name = self._plugin, self._name
-        bad = self._bad.among_new(0, read, lambda row: described(plugin, name, first + row))
+        bad = self._bad.among_new(0, read, lambda row: plugin.describe(name, first + row))
         return [
             Batch(segments, bad=its)
             for (_, segments), its in zip(pieces_of(read), bad, strict=True)

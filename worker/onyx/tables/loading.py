@@ -23,7 +23,7 @@ from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.plugins.starting import first_cursor
-from onyx.program.reading.bad_records import BadRecords, described
+from onyx.program.reading.bad_records import BadRecords
 from onyx.program.reading.segments_reader import SegmentsReader, segments_reader
 
 ROWS_A_READ = 65_536
@@ -117,7 +117,7 @@ def _reads(
 
 
 def _described(plugin: Input, partition: str, first: int, row: int) -> str:
-    return described(plugin, partition, first + row)
+    return plugin.describe(partition, first + row)
 
 
 def _columns(run: Segments, entry: CatalogEntry, schema: pa.Schema | None) -> Columns:

@@ -21,7 +21,7 @@ from onyx.plugins.files.parquet_reader import ParquetReader, ParquetRows
 from onyx.plugins.files.text_reader import FileBlocks, FileReader
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.options import option_error, pattern_at, task_error
-from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.records import RECORD, BadRecords
 from onyx.plugins.starting import Start, check_partitions, read_start
 from onyx.storage.files import Files
@@ -30,7 +30,7 @@ FILES_MAX = 65_536
 """Partitions of a job are numbered in 16 bits."""
 
 
-class FilesInput:
+class FilesInput(Input):
     """Lists the files and opens each as a reader of its format."""
 
     examined = True

@@ -24,7 +24,7 @@ from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.parquet_sizes import Sizes
 from onyx.plugins.files.spark_footer import SparkTypes, spark_types
 from onyx.plugins.parts.arrow import pq
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import ColumnsReader, Cursor
 from onyx.plugins.records import BadRecords
 from onyx.storage.files import FileSystem
 
@@ -154,7 +154,7 @@ class ParquetRows:
             yield groups, total
 
 
-class ParquetReader:
+class ParquetReader(ColumnsReader):
     """An open file (`protocol.Reader`, `protocol.ColumnsReader`)."""
 
     def __init__(self, rows: ParquetRows, extras: Extras, bad: BadRecords) -> None:

@@ -19,7 +19,7 @@ from onyx.flow.segment import Segment
 from onyx.plugins.chunks import Chunks
 from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.extras import Extras
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import ColumnsReader, Cursor
 from onyx.plugins.records import BOM, BadRecords, Records
 
 BLOCK_BYTES = 32_768
@@ -124,7 +124,7 @@ class FileBlocks:
         self._offset += used
 
 
-class FileReader:
+class FileReader(ColumnsReader):
     """An open file (`protocol.Reader`, `protocol.ColumnsReader`)."""
 
     def __init__(self, blocks: FileBlocks) -> None:

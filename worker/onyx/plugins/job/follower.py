@@ -48,7 +48,7 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 class JournalFollower(JournalReader):
-    """Implements `protocol.ColumnsReader`."""
+    """A partition of the journal."""
 
     def __init__(
         self, context: PluginContext, options: JobOptions, partition: str, cursor: Cursor
@@ -69,8 +69,7 @@ class JournalFollower(JournalReader):
         self._ended = False
         self._complete = cursor.position
         """The greatest position of which a cursor was asked."""
-        self.obstacle = ""
-        """Why nothing more comes for now."""
+        self._obstacle = ""
 
     def read(self, segments_max: int) -> list[Segment]:
         """What the other job has taken, as far as it is there."""
@@ -88,6 +87,10 @@ class JournalFollower(JournalReader):
         """Segments that are there and wait to be read."""
         return len(self._held)
 
+    def obstacle(self) -> str:
+        """Why nothing more comes for now. Safe from any thread."""
+        return self._obstacle
+
     def first_of(self, position: int) -> int:
         """The position itself: a journal is read from anywhere."""
         return position
@@ -104,8 +107,8 @@ class JournalFollower(JournalReader):
 
     def _tell_obstacle(self, found: bool) -> None:
         # What is in flight ends first: a task that cannot read does nothing else either.
-        if not found and self.obstacle and self._complete >= self._position:
-            raise Unavailable(self.obstacle)
+        if not found and self._obstacle and self._complete >= self._position:
+            raise Unavailable(self._obstacle)
 
     def _next_runs(self, position: int) -> tuple[int, list[Segments]] | None:
         """Looks at once while there is something, and then now and then. What becomes of the job is
@@ -122,10 +125,10 @@ class JournalFollower(JournalReader):
         block = self._look(position, asked=journal is not None)
         self._flows = block is not None
         if block is not None:
-            self.obstacle, self._next_s = "", now_s
+            self._obstacle, self._next_s = "", now_s
             return block.first, gathered(block.runs())
-        if journal is not None and not self.obstacle:
-            self.obstacle = self._options.no_more(self._context, journal.state)
+        if journal is not None and not self._obstacle:
+            self._obstacle = self._options.no_more(self._context, journal.state)
             if journal.state == "completed":
                 self._view.check_whole()
                 self._ended = True
@@ -137,7 +140,7 @@ class JournalFollower(JournalReader):
         try:
             journal = self._context.journal_of(options.job, options.task, known.jobs)
         except Unavailable as error:
-            self.obstacle = f"{self._context.where}: {error}"
+            self._obstacle = f"{self._context.where}: {error}"
             return None
         if journal is None:
             raise UserError(
@@ -151,7 +154,7 @@ class JournalFollower(JournalReader):
                 f"{journal.partitions} partitions, and {known.partitions} are followed: submit "
                 "this job again, in place of itself with initialize for this input"
             )
-        self.obstacle = ""
+        self._obstacle = ""
         self._followed = Followed(known.journal, journal.jobs, known.partitions)
         return journal
 
@@ -178,7 +181,7 @@ class JournalFollower(JournalReader):
         if not known.journal:
             self._followed = Followed(block.origin, known.jobs, known.partitions)
         elif block.origin != known.journal:
-            self.obstacle = (
+            self._obstacle = (
                 f"{self._context.where}: all is read of the journal of job {known.journal}, and "
                 f"job {self._job} has begun another one: submit this job again, or drain it"
             )

@@ -27,14 +27,14 @@ from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import OwnerReader
 from onyx.plugins.options import option_error
 from onyx.plugins.other_jobs import JobJournal
-from onyx.plugins.protocol import START, Cursor, PluginContext, Reader
+from onyx.plugins.protocol import START, Cursor, Input, PluginContext, Reader
 from onyx.plugins.starting import check_partitions, read_start, wrong_start
 
 JOURNAL_BYTES_MAX = 1_073_741_824
 """Names of parts that are not read yet."""
 
 
-class JobInput:
+class JobInput(Input):
     """Implements `protocol.StartingInput` and `owning.OwningInput`."""
 
     cooperative = False

@@ -15,7 +15,7 @@ import msgspec
 from onyx.errors import Unavailable
 from onyx.plugins.job.feed import PATH, PartsFeed
 from onyx.plugins.journalled.reader import JournalReader
-from onyx.plugins.protocol import START, Cursor, Reader
+from onyx.plugins.protocol import START, ColumnsReader, Cursor, Reader
 from onyx.structs import prepared
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class At(msgspec.Struct, frozen=True):
     """What the reader of the part wants to know to begin there."""
 
 
-class PartsReader:
-    """Implements `protocol.ColumnsReader`."""
+class PartsReader(ColumnsReader):
+    """The rows of a partition."""
 
     def __init__(
         self,

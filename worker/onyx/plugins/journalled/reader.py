@@ -15,7 +15,7 @@ from onyx.journal.journal import Journal
 from onyx.ledger.returns import Parts
 from onyx.plugins.chunks import Chunks
 from onyx.plugins.journalled.partition import JournalledPartition
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import ColumnsReader, Cursor
 from onyx.telemetry.catalog import JOURNAL_BYTES
 from onyx.telemetry.interface import TaskMetrics
 
@@ -31,7 +31,7 @@ class Chunked(Protocol):
         ...
 
 
-class JournalReader:
+class JournalReader(ColumnsReader):
     """Reads chunks of a journal from a position on."""
 
     def __init__(
@@ -131,7 +131,6 @@ class OwnerReader(JournalReader):
         self._metrics = metrics
         self._bytes = size_bytes
 
-    @property
     def obstacle(self) -> str:
         """Why nothing new comes; empty if that is not known. Safe from any thread."""
         return self._partition.obstacle

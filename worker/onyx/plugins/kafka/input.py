@@ -31,7 +31,7 @@ from onyx.plugins.kafka.options import InputOptions
 from onyx.plugins.kafka.reader import KafkaReader, Known, Marker
 from onyx.plugins.kafka.records import MessageRecords
 from onyx.plugins.options import option_error, task_error
-from onyx.plugins.protocol import START, Cursor, PluginContext, Reader
+from onyx.plugins.protocol import START, Cursor, Input, PluginContext, Reader
 from onyx.plugins.records import BadRecords
 from onyx.plugins.starting import OPTION, check_partitions, read_start
 
@@ -46,7 +46,7 @@ FETCH_WAIT_MS = 100
 it."""
 
 
-class KafkaInput:
+class KafkaInput(Input):
     """Opens partitions, each with a consumer of its own."""
 
     cooperative = False

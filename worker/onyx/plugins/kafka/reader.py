@@ -26,7 +26,7 @@ from onyx.plugins.chunks import Chunks
 from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient
 from onyx.plugins.kafka.message_columns import Decoded
 from onyx.plugins.options import task_error
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import ColumnsReader, Cursor
 
 POLL_S = 0.002
 """Wait for a new message: a peer looks at its partitions in turn."""
@@ -55,7 +55,7 @@ class Known(msgspec.Struct):
     """Positions below this have been read once, so they can be read again."""
 
 
-class KafkaReader:
+class KafkaReader(ColumnsReader):
     """An open partition (`protocol.Reader`)."""
 
     def __init__(

@@ -18,7 +18,7 @@ from onyx.journal.journal import Journal
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.options import option_error, variable_of
-from onyx.plugins.protocol import Cursor, PluginContext
+from onyx.plugins.protocol import Cursor, Input, PluginContext
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.plugins.requests.options import RequestsOptions
 from onyx.plugins.requests.token_options import tokens_of
@@ -43,7 +43,7 @@ def requests_input(context: PluginContext, options: RequestsOptions) -> Requests
     return RequestsInput(context, options)
 
 
-class RequestsInput:
+class RequestsInput(Input):
     """Implements `protocol.StartingInput` and `owning.OwningInput`."""
 
     cooperative = False

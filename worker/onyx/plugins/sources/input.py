@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from onyx.journal.journal import Journal
 from onyx.plugins.journalled.partitions import JournalledPartitions
-from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.sources.feed import SourceFeed
 from onyx.plugins.sources.options import JournalledOptions
 from onyx.plugins.sources.protocol import OpenSource
 
 
-class JournalledInput:
-    """Reads live sources by way of a journal. Implements `protocol.Input` and
-    `owning.OwningInput`."""
+class JournalledInput(Input):
+    """Reads live sources by way of a journal. Implements `owning.OwningInput`."""
 
     cooperative = False
     examined = True

@@ -25,7 +25,7 @@ from onyx.ledger.returns import OUTCOMES, Parts
 from onyx.plugins.indexed import partition_names
 from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.journalled.reader import JournalReader
-from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.sources.in_flight import Done, InFlight
 from onyx.plugins.sources.owed import Owed
 from onyx.plugins.sources.portions import messages_of
@@ -39,8 +39,8 @@ RETRY_S = 1.0
 LOGGED_EVERY_S = 60.0
 
 
-class NativeInput:
-    """Reads live sources. Implements `protocol.Input` and `owning.OwningInput`."""
+class NativeInput(Input):
+    """Reads live sources. Implements `owning.OwningInput`."""
 
     cooperative = False
     examined = True
@@ -296,7 +296,6 @@ class NativeReader(Unanswered, JournalReader):
         self._partition = partition
         self._closed = closed
 
-    @property
     def obstacle(self) -> str:
         """Why nothing new comes. Safe from any thread."""
         return self._partition.obstacle

@@ -31,23 +31,13 @@ Where = Callable[[int], str]
 """Names where a segment is, by its index in the batch."""
 
 
-def described(plugin: Input, partition: str, position: int) -> str:
-    """A position in a source, for people: as the plugin says it, if it does."""
-    describe = getattr(plugin, "describe", None)
-    if describe is None:
-        return f"partition {partition}, position {position}"
-    said: str = describe(partition, position)
-    return said
-
-
 class BadRecords:
     """Finds the bad records of one input task."""
 
     def __init__(self, task: str, plugin: Input, times: SourceTimes | None) -> None:
         """`times`: takes notice of event times; None where nobody needs them."""
         self._task = task
-        self._examined: bool = getattr(plugin, "examined", False)
-        self._types: Callable[[], Types] = getattr(plugin, "column_types", dict)
+        self._plugin = plugin
         self._times = times
         self.timed = False
         """Whether something of what was read last has an event time."""
@@ -84,11 +74,11 @@ class BadRecords:
 
     def _among_dicts(self, segments: list[Segment]) -> list[SegmentFailure]:
         """Dicts that cannot travel are found when they leave the task."""
-        types = self._types()
+        types = self._plugin.column_types()
         return _misfits(segments, types) if types else []
 
     def _among_rows(self, columns: Columns) -> list[SegmentFailure]:
-        return [] if self._examined else refused_rows(columns)
+        return [] if self._plugin.examined else refused_rows(columns)
 
     def _bad(self, failure: SegmentFailure, where: Where) -> SegmentFailure:
         index, error = failure

@@ -7,7 +7,6 @@ rest of it cannot be read now, what comes before is given first, so that positio
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -15,7 +14,7 @@ from onyx.errors import OnyxError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Read, of_runs
-from onyx.plugins.protocol import ColumnsReader, Cursor, Reader
+from onyx.plugins.protocol import Around, ColumnsReader, Cursor, Reader
 
 
 class SegmentsReader(Protocol):
@@ -38,12 +37,13 @@ class SegmentsReader(Protocol):
         ...
 
 
-def plugin_reader(reader: SegmentsReader) -> Any:
+def plugin_reader(reader: SegmentsReader) -> Reader:
     """The plugin's own reader, which may have methods of other protocols."""
     found: Any = reader
-    while (beneath := getattr(found, "beneath", None)) is not None:
-        found = beneath
-    return found
+    while isinstance(found, Around):
+        found = found.beneath
+    own: Reader = found
+    return own
 
 
 def segments_reader(reader: Reader, columns: bool) -> SegmentsReader:
@@ -53,14 +53,14 @@ def segments_reader(reader: Reader, columns: bool) -> SegmentsReader:
     return reader
 
 
-class _OfColumns:
+class _OfColumns(Around):
     def __init__(self, reader: Reader, columns: ColumnsReader) -> None:
         self._columns = columns
         self.beneath = reader
         self.exhausted = reader.exhausted
         self.cursor = reader.cursor
         self.close = reader.close
-        self._ready: Callable[[], int] = getattr(reader, "ready", lambda: 0)
+        self._ready = columns.ready
 
     def read(self, segments_max: int) -> Read:
         runs = [self._next(segments_max)]

@@ -13,7 +13,7 @@ from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.options import folder_at
 from onyx.plugins.other_jobs import UpgradedJob
-from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.spark.child.request import EXACT_TYPES, FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.input.options import SparkInputOptions
@@ -25,7 +25,7 @@ from onyx.spark.target import Target
 from onyx.storage.interface import Location
 
 
-class SparkInput:
+class SparkInput(Input):
     """The input of one peer."""
 
     examined = True

@@ -23,8 +23,8 @@ FIRST = 1
 """Number of the first bundle."""
 
 
-class ResultReader:
-    """A partition (`protocol.Reader`, `protocol.ColumnsReader`)."""
+class ResultReader(ColumnsReader):
+    """A partition."""
 
     def __init__(
         self,

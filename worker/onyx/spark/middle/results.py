@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.indexed import partition_names
-from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of
 from onyx.spark.middle.result_reader import FIRST, PARTITIONS, ResultReader
 from onyx.spark.result_names import SUFFIX
 
 
-class StageResults:
+class StageResults(Input):
     """The input of one peer."""
 
     examined = True

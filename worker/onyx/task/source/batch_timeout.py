@@ -8,13 +8,13 @@ positions, watermarks and accounts are concerned: whoever takes over reads it ag
 from __future__ import annotations
 
 from onyx.flow.mixed import Read, of_runs, runs_of
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import Around, Cursor
 from onyx.plugins.segment_runs import SegmentRuns
 from onyx.program.reading.segments_reader import SegmentsReader
 from onyx.seams import Clock
 
 
-class FilledReader:
+class FilledReader(Around):
     """A reader that gives whole batches, or what has come when the first of it has waited long
     enough (`batchTimeout`)."""
 

@@ -18,7 +18,7 @@ from onyx.ledger.retry_modes import ReturningWindow
 from onyx.ledger.returns import Trees
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
-from onyx.program.reading.bad_records import BadRecords, described
+from onyx.program.reading.bad_records import BadRecords
 from onyx.program.reading.event_times import SourceTimes
 from onyx.program.reading.segments_reader import plugin_reader
 from onyx.runs import Numbers, array_of, joined
@@ -57,7 +57,7 @@ class Source:
             retry_delay: before a retry that a flow condition asks for.
         """
         self.plugin = plugin
-        self.examined: bool = getattr(plugin, "examined", False)
+        self.examined: bool = plugin.examined
         """Whether the plugin gives only what can travel, and need not be looked at."""
         self._times = times
         self._bad = BadRecords(entry.name, plugin, times)
@@ -102,7 +102,7 @@ class Source:
     def obstacle(self) -> str:
         """Why a source gives nothing new, where its reader knows; from any thread."""
         readers = [plugin_reader(each.reader) for each in tuple(self.partitions.values())]
-        return next(filter(None, (getattr(each, "obstacle", "") for each in readers)), "")
+        return next(filter(None, (each.obstacle() for each in readers)), "")
 
     @property
     def pending_timeout_ms(self) -> int:
@@ -324,7 +324,9 @@ class Source:
         self._limit.spend(len(read), again)
         self._taken_over += min(len(read), again)
         bad = self._bad.among_new(
-            partition.number, read, lambda index: self._described(partition, first + index)
+            partition.number,
+            read,
+            lambda index: self.plugin.describe(partition.name, first + index),
         )
         if self._times is not None:
             partition.has_read(self._times.newest_ms(partition.number))
@@ -342,12 +344,10 @@ class Source:
     def _bad_again(self, partition: Partition, batch: Batch) -> list[SegmentFailure]:
         assert batch.roots is not None, "what is not accounted for is not retried"
         positions = positions_of(array_of(batch.roots))
+        describe = self.plugin.describe
         return self._bad.among_old(
-            batch.segments, lambda index: self._described(partition, int(positions[index]))
+            batch.segments, lambda index: describe(partition.name, int(positions[index]))
         )
-
-    def _described(self, partition: Partition, position: int) -> str:
-        return described(self.plugin, partition.name, position)
 
     def _may_send(self, partition: Partition) -> int:
         """Positions that may be sent now: each is reserved in the store before it ever is."""
