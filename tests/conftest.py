@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import logging
 import os
@@ -89,8 +90,9 @@ def logs_have_the_level_that_they_had() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def pytest_unconfigure() -> None:
-    gc.unfreeze()  # at exit DuckDB names each object of its own that nobody has let go
+# At exit DuckDB names each object of its own that nobody has let go. Not before: pytest collects
+# garbage when it ends, among all that is not frozen.
+atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session")

@@ -52,6 +52,7 @@ def test_an_outage_of_zookeeper_reallocates_nothing(
     files.check_complete()
 
 
+@pytest.mark.slow  # also `test_a_cluster_is_used_from_the_command_line`, with one worker
 def test_a_worker_that_is_asked_to_end_leaves_by_the_log(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:

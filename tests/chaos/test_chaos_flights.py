@@ -17,6 +17,8 @@ from tests.support.servers.processes import is_worker, workers_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 PROCESSES = 4
+KILLS, KILLED_MIN = 4, 3
+"""The job may end before the last of them."""
 WORK_S = 0.5
 """CPU time that a worker is let do before it is killed."""
 
@@ -47,17 +49,14 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.server
-@pytest.mark.parametrize(("kills", "killed_min"), [(1, 1), (4, 3)])
-def test_the_counts_of_the_demo_are_right_whatever_workers_are_killed(
-    flights, tmp_path, kills, killed_min
-):
+def test_the_counts_of_the_demo_are_right_whatever_workers_are_killed(flights, tmp_path):
     command = [sys.executable, "-m", "onyx.cli", "run", "job.yaml", "--processes", str(PROCESSES)]
     log = tmp_path / "run.log"
     with log.open("wb") as output:
         run = psutil.Popen(command, cwd=flights, stdout=output, stderr=subprocess.STDOUT)
     try:
         killed = 0
-        for _ in range(kills):
+        for _ in range(KILLS):
             wait_for(lambda: run.poll() is not None or len(workers_of(run)) == PROCESSES)
             if run.poll() is not None:
                 break
@@ -76,7 +75,7 @@ def test_the_counts_of_the_demo_are_right_whatever_workers_are_killed(
         if run.is_running():
             run.kill()
     assert code == 0, log.read_text()
-    assert killed >= killed_min, log.read_text()
+    assert killed >= KILLED_MIN, log.read_text()
     check = subprocess.run(
         [sys.executable, "check.py"], cwd=flights, capture_output=True, text=True, check=False
     )

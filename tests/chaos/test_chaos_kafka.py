@@ -18,6 +18,7 @@ pytestmark = pytest.mark.server
 
 MODULE = Path(__file__).with_name("kafka_job.py")
 PARTITIONS, MESSAGES, TRANSACTION = 3, 4_000, 500
+KILLS = 3
 
 
 def fill(broker: KafkaBroker, topic: str) -> Counter[int]:
@@ -58,23 +59,22 @@ def manifest(broker: KafkaBroker, source: str, target: str, gate: Path) -> dict[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kills", "stops"), [(2, 0), (3, 1)])
 def test_every_message_is_there_once(
-    zookeeper: ZooKeeperServer, kafka: KafkaBroker, tmp_path: Path, kills: int, stops: int
+    zookeeper: ZooKeeperServer, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    source, target = (f"{kills}-kills-{end}" for end in ("in", "out"))
+    source, target = ("kills-in", "kills-out")
     kafka.create(source, partitions=PARTITIONS)
     kafka.create(target, partitions=2)
     wanted = fill(kafka, source)
     gate = Gate(tmp_path / "gate", MESSAGES)
 
     def restart_broker(fault: int) -> None:
-        if fault == kills - 1:
+        if fault == KILLS - 1:
             kafka.kill()
             kafka.start()
 
     faults = Faults(
-        kills=kills, stops=stops, seed=5, rescale=False, pause_max_s=0.5, besides=restart_broker
+        kills=KILLS, stops=1, seed=5, rescale=False, pause_max_s=0.5, besides=restart_broker
     )
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
         disturb(cluster, manifest(kafka, source, target, tmp_path / "gate"), gate, faults)

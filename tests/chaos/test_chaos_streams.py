@@ -57,12 +57,7 @@ def expected(segments: int) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kills", "segments", "columns"),
-    [
-        pytest.param(3, 20_000, False, marks=pytest.mark.slow),
-        (3, 20_000, True),
-        pytest.param(10, 60_000, False, marks=pytest.mark.slow),
-        pytest.param(10, 60_000, True, marks=pytest.mark.slow),
-    ],
+    [(3, 20_000, False), (10, 40_000, True)],
 )
 def test_a_join_is_exactly_right_after_kills_and_a_rescaling(
     zookeeper: ZooKeeperServer, tmp_path: Path, kills: int, segments: int, columns: bool

@@ -22,7 +22,7 @@ from tests.sim.worlds import WORLD_OF, WORLDS
 
 ROOT = Path(__file__).parents[2]
 FEW = {"cluster": 20}
-MANY = {"cluster": 1_500, "windows": 48, "requests": 48, "keyed": 96, "joins": 48}
+MANY = {"cluster": 500, "windows": 24, "requests": 24, "keyed": 24, "joins": 24}
 """So many seeds from 0 on; `make sim SEEDS=20000` runs more."""
 PART = {"cluster": 250}
 PART_OF_JOBS = 24

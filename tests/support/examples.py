@@ -1,4 +1,4 @@
-"""How much of what is alike tests try: all in `make test-all`, a part in `make test`.
+"""How much of what is alike tests try: in `make test` a part of what they try in `make test-all`.
 
 Properties try as many examples as the profile of Hypothesis says, which
 `tests.support.suite.tiers` chooses. Tests that need another number than its default say it here,

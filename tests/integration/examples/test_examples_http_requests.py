@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +14,7 @@ from typing import Any
 import pytest
 import urllib3
 from tests.support.patience import WAIT_S
+from tests.support.servers.processes import running
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "http-requests"
 TURN_S = 0.1
@@ -24,20 +22,16 @@ TURNS_MAX = int(WAIT_S / TURN_S)
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[str]:
+def taking(folder: Path) -> Iterator[str]:
     """Where the job of a folder takes requests."""
-    command = [sys.executable, "-m", "onyx.cli", "run", "job.yaml"]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            line = next(each for each in process.stderr if "curl" in each)
-            found = re.search(r"http://\S+", line)
-            assert found, line
-            assert "Bearer TOKEN" in line
-            yield found[0]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=WAIT_S)
+    with running(folder, "run", "job.yaml") as (process, printed):
+        line = next(each for each in printed if "curl" in each)
+        found = re.search(r"http://\S+", line)
+        assert found, line
+        assert "Bearer TOKEN" in line
+        yield found[0]
+        process.terminate()
+        process.wait(WAIT_S)
 
 
 def post(url: str, order: dict[str, Any], **headers: str) -> tuple[int, dict[str, Any]]:
@@ -58,7 +52,7 @@ def test_an_order_is_priced_once_and_only_with_the_token(tmp_path: Path) -> None
     shutil.copytree(EXAMPLE, folder)
     token = {"Authorization": "Bearer open-sesame"}
     tea = {"item": "tea", "count": 2}
-    with running(folder) as url:
+    with taking(folder) as url:
         assert post(url, tea)[0] == 401
         for _ in range(2):
             code, answer = post(url, tea, **token)

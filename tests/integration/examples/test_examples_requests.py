@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.support.servers.processes import running
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "requests"
 TIMEOUT_S = 120.0
@@ -20,24 +20,19 @@ TIMEOUT_S = 120.0
 def test_orders_are_answered_with_their_total_and_taken_once(tmp_path: Path) -> None:
     folder = tmp_path / "requests"
     shutil.copytree(EXAMPLE, folder)
-    command = [sys.executable, "-m", "onyx.cli", "run", "job.yaml"]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as job:
-        try:
-            assert job.stderr is not None
-            line = next(each for each in job.stderr if "onyx append" in each)
-            found = re.search(r"--zookeeper (\S+)", line)
-            assert found is not None, line
-            client = subprocess.run(
-                [sys.executable, "client.py", found[1]],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-            )
-        finally:
-            job.send_signal(signal.SIGTERM)
+    with running(folder, "run", "job.yaml") as (job, printed):
+        line = next(each for each in printed if "onyx append" in each)
+        found = re.search(r"--zookeeper (\S+)", line)
+        assert found is not None, line
+        client = subprocess.run(
+            [sys.executable, "client.py", found[1]],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        job.terminate()
+        job.wait(TIMEOUT_S)
     assert client.stdout.splitlines() == ["{'orders': 3, 'total': 24}"] * 2, client.stderr
     parts = (folder / "out").glob("*.jsonl")
     lines = [line for part in parts for line in part.read_text("utf-8").splitlines()]

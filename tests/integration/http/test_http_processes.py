@@ -57,6 +57,7 @@ def await_workers(count: int) -> None:
     raise AssertionError(f"of {count} processes there are {workers_of(psutil.Process())}")
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_costs_no_order_and_makes_none_twice(tmp_path: Path) -> None:
     settings = replace(
         Settings(),

@@ -8,14 +8,17 @@ import queue
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 import pytest
 from tests.support.patience import WAIT_S
+from tests.support.servers import processes
+
+from onyx.processes.programs import Process
 
 pytestmark = pytest.mark.server
 
@@ -57,25 +60,10 @@ def rows(first: int) -> str:
 class Run:
     """`onyx run` in a folder, and what it prints."""
 
-    def __init__(self, folder: Path, fn: str, guarantee: str) -> None:
+    def __init__(self, folder: Path, process: Process, output: TextIO) -> None:
         self.folder = folder
-        (folder / "stall_functions.py").write_text(FUNCTIONS)
-        (folder / "job.yaml").write_text(JOB.replace("FN", fn).replace("GUARANTEE", guarantee))
-        (folder / "in").mkdir()
-        (folder / "in" / "a.csv").write_text(rows(0))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "onyx.cli", "run", "job.yaml", "--processes", "2"],
-            cwd=folder,
-            env={
-                **os.environ,
-                "ONYX_TELEMETRY_JOB_STALLED_AFTER_S": str(STALLED_AFTER_S),
-                "ONYX_STATE_URL": str(folder / "state"),
-                "COLUMNS": "400",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        self.process = process
+        self._output = output
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.printed: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -104,23 +92,31 @@ class Run:
 
     def end(self) -> None:
         self.process.kill()
-        self.process.wait()
         self._reader.join()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as lines:
-            for line in lines:
-                self._lines.put(line)
+        for line in self._output:
+            self._lines.put(line)
 
 
 @contextlib.contextmanager
 def running(folder: Path, fn: str = "slow", guarantee: str = "exactly-once") -> Iterator[Run]:
-    run = Run(folder, fn, guarantee)
-    try:
-        yield run
-    finally:
-        run.end()
+    (folder / "stall_functions.py").write_text(FUNCTIONS)
+    (folder / "job.yaml").write_text(JOB.replace("FN", fn).replace("GUARANTEE", guarantee))
+    (folder / "in").mkdir()
+    (folder / "in" / "a.csv").write_text(rows(0))
+    environment = {
+        "ONYX_TELEMETRY_JOB_STALLED_AFTER_S": str(STALLED_AFTER_S),
+        "ONYX_STATE_URL": str(folder / "state"),
+        "COLUMNS": "400",
+    }
+    words = ("run", "job.yaml", "--processes", 2)
+    with processes.running(folder, *words, environment=environment) as (process, output):
+        run = Run(folder, process, output)
+        try:
+            yield run
+        finally:
+            run.end()
 
 
 def test_a_function_that_hangs_is_named_with_where_it_is_and_its_batch_not_read_again(

@@ -7,18 +7,19 @@ import os
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 
 from onyx.cli.command_table import COMMANDS
 from onyx.processes.child import NAME, worker_environment
 from onyx.processes.forking import WORKER, Launcher
-from onyx.processes.programs import Program
+from onyx.processes.programs import Process, Program
 from onyx.settings import Settings, to_environment
 
 ONYX = "onyx.cli"
@@ -75,6 +76,29 @@ def ran(
         output.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(words, code, output.read(), errors.read())
+
+
+@contextmanager
+def running(
+    folder: Path, *arguments: object, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[Process, TextIO]]:
+    """The command in a folder, and what it prints; it is killed at the end, if it still runs."""
+    ours, its = os.pipe()
+    with open(os.devnull, "rb") as nothing, open(ours, encoding="utf-8") as output:
+        program = Program(
+            ONYX,
+            list(map(str, arguments)),
+            {**os.environ, **environment},
+            folder=folder,
+            streams=(nothing.fileno(), its, its),
+        )
+        process = launcher().launch(program, zygote=True)
+        os.close(its)
+        try:
+            yield process, output
+        finally:
+            process.kill()
+            process.wait()
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:

@@ -46,6 +46,7 @@ class Meter:
     def __init__(self) -> None:
         self._process = psutil.Process()
         self._running_s = 0.0
+        self._ended_s = 0.0
         self._counted_s = 0.0
 
     def used_s(self, looks_at_running: bool) -> float:
@@ -53,12 +54,14 @@ class Meter:
 
         Args:
             looks_at_running: whether those count that processes have used so far which still run;
-                finding these takes 5 ms. Others count when they have ended.
+                finding these takes 5 ms. Others count when one has ended: it would count twice.
         """
-        if looks_at_running:
+        ended_s = sum(os.times()[2:4])
+        if looks_at_running or ended_s != self._ended_s:
             self._running_s = sum(map(_used_s, self._process.children(recursive=True)))
             self._running_s += lent_jvms.used_s()
-        used_s = time.process_time() + sum(os.times()[2:4]) + self._running_s
+        self._ended_s = ended_s
+        used_s = time.process_time() + ended_s + self._running_s
         since_s, self._counted_s = used_s - self._counted_s, used_s
         return since_s
 

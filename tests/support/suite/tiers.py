@@ -2,8 +2,8 @@
 
 A test that is marked `slow` is in `rest` only. Of the parameters of one that is marked `short(3)`
 three are in `short`, spread evenly, and the others in `rest`: a worker that dies at each of forty
-steps is one promise. Properties are in both: with few examples in `short`, with all of them in
-`rest`. Everything else is in `short` only. Without a tier
+steps is one promise. Properties are in both: with few examples in `short`, with five times
+as many in `rest`. Everything else is in `short` only. Without a tier
 (`pytest tests/unit/flow`) all tests that are named run, with all examples. CONTRIBUTING.md has a
 table of what each tier promises.
 
@@ -18,12 +18,14 @@ from collections.abc import Iterable
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 TIERS = ("short", "rest")
-EXAMPLES = {"short": 10, "full": 100}
-"""Examples of a property that asks for no number of its own, by profile of Hypothesis; others
-follow in proportion (`tests.support.examples`). Those of `short` are the same in each run: what
-fails there has been broken by a change."""
+EXAMPLES = {"short": 10, "rest": 50, "full": 100}
+"""Examples of a property that asks for no number of its own, by profile of Hypothesis: that of a
+tier, and `full` without one; others follow in proportion (`tests.support.examples`). Those of
+`short` are the same in each run: what fails there has been broken by a change. Those of `rest` are
+others each time."""
 
 
 def tier_of(config: pytest.Config) -> str | None:
@@ -42,9 +44,13 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.register_profile(
             profile, deadline=None, max_examples=examples, derandomize=profile == "short"
         )
+    if tier_of(config) == "short":
+        # Hypothesis tries constants of all modules that are imported, and a second is spent on
+        # looking for them in each process. What it tries would follow from what else runs there.
+        providers._get_local_constants = lambda: providers._local_constants
     # Before tests are collected: each of them takes the number that holds when it is imported.
     if not config.getoption("hypothesis_profile"):
-        hypothesis.settings.load_profile("short" if tier_of(config) == "short" else "full")
+        hypothesis.settings.load_profile(tier_of(config) or "full")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

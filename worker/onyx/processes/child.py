@@ -126,6 +126,11 @@ class Child:
         )
         self.started_s, self.restart_s = time.monotonic(), None
 
+    def pause(self, seconds: float) -> None:
+        """Let so much time pass, or less if the process that runs ends."""
+        assert self.process is not None, "it has been started"
+        self.process.pause(seconds)
+
     @property
     def is_running(self) -> bool:
         """Whether a process runs, as far as was looked."""

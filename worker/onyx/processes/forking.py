@@ -117,6 +117,10 @@ class Fork(Process):
     def __del__(self) -> None:
         os.close(self._descriptor)
 
+    def pause(self, seconds: float) -> None:
+        """Let so much time pass, or less if it ends."""
+        self._ends.poll(seconds * 1_000)
+
     def _send(self, number: int) -> None:
         signal.pidfd_send_signal(self._descriptor, number)
 

@@ -82,9 +82,13 @@ class Process(ABC):
         while (code := self.poll()) is None:
             if ends_s is not None and time.monotonic() >= ends_s:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout_s or 0.0)
-            time.sleep(look_s)
+            self.pause(look_s)
             look_s = min(2 * look_s, _LOOK_MAX_S)
         return code
+
+    def pause(self, seconds: float) -> None:
+        """Let so much time pass, or less if it ends and that can be seen."""
+        time.sleep(seconds)
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""

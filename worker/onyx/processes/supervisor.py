@@ -176,7 +176,7 @@ class Supervisor:
             if time.monotonic() >= says_s:
                 says_s = ends_s
                 self._say(_waits_for(left, ends_s - time.monotonic()))
-            time.sleep(0.02)
+            left[0].pause(0.02)
         for process in self._processes:
             process.kill()
             self._left &= process.wait() == ExitCode.SUCCESS
