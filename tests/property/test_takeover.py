@@ -16,6 +16,7 @@ from tests.support.takeover.of_states import StatesWorld
 from tests.support.takeover.world import CHOICES, Choices, Medium, World, play
 
 from onyx.state import collecting, log, reading, recovery
+from onyx.storage.fenced_log import LogWriter
 
 OF: dict[str, Callable[..., World]] = {
     "logs": LogsWorld,
@@ -45,3 +46,21 @@ def test_what_was_acknowledged_is_what_the_next_owner_finds(
     of: str, medium: Medium, choices: Choices, first: bool, second: bool
 ) -> None:
     play(OF[of](medium, first, second), choices)
+
+
+@pytest.mark.parametrize("planted", ["leaves a number out", "notes first"])
+def test_a_writer_is_found_out_that(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bugs: a number has no chunk before it, or a note is ahead."""
+
+    def settle(writer: LogWriter[int]) -> None:
+        if writer.doubtful is not None:
+            if planted == "notes first":
+                writer._logs.store.note(writer._note, b"%d" % (writer.last + 1))
+            else:
+                writer.last += 1
+            kept(writer)
+
+    kept = LogWriter.settle
+    monkeypatch.setattr(LogWriter, "settle", settle)
+    with pytest.raises(AssertionError, match="there"):
+        play(LogsWorld(Medium.FOLDER), [("turn", 0, 20)])

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 from tests.sim.windows.violation import fatal
+from tests.support.takeover.paired import Paired
 
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import as_dicts
@@ -72,7 +73,7 @@ class Storage:
         between: Callable[[], None],
     ) -> None:
         """`reported` hears of every new chunk; `between` is called before each request."""
-        self.chunks = MemoryBlobStore()
+        self.chunks = Paired()
         self.faults = faults
         self.tasks: dict[str, Noted] = {}
         self._told = reported

@@ -6,7 +6,6 @@ behaves as a folder or as an object store does: how listings and notes lag is wh
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from tests.support.jobs.turns import Actor, TurnStore, copy_of
+from tests.support.takeover.paired import Paired
 
 from onyx.errors import StateError, Unavailable
 from onyx.storage.interface import Stored
@@ -25,7 +25,6 @@ PAGE = 3
 NOTES_LATE = 3
 """An object store gets every third note only."""
 Choices = Sequence[tuple[str, int, int]]
-_CHUNK = re.compile(r"(.+)/(\d+)\Z")
 
 
 _MANY = st.integers(1, 20)
@@ -45,24 +44,6 @@ class Medium(Enum):
     """A listing has what was there all the time, and perhaps nothing of what came or went."""
     OBJECTS = "an object store"
     """A listing has pages in the order of names, and notes come late, or with a process never."""
-
-
-class Paired(MemoryBlobStore):
-    """A store that knows the other half of what is asked of it: a chunk is there before the next
-    one of its log is."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ever: set[str] = set()
-
-    def create(self, name: str, data: bytes) -> bool:
-        created = super().create(name, data)
-        chunk = _CHUNK.match(name)
-        if created and chunk is not None and int(chunk[2]):
-            before = f"{chunk[1]}/{int(chunk[2]) - 1:0{len(chunk[2])}d}"
-            assert before in self._ever, f"{name} is there before {before}"
-        self._ever.add(name)
-        return created
 
 
 class StoreOf(TurnStore):

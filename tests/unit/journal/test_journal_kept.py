@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.takeover.moving import Moving
 
 from onyx.errors import StateError
 from onyx.journal.chunk import Content, Remembered
@@ -215,3 +216,11 @@ def test_a_chunk_at_the_end_that_is_gone_is_missed(store: MemoryBlobStore) -> No
     store.delete(gone)
     with pytest.raises(StateError, match=f"{gone}, or else the summary .* is gone"):
         view.check_whole()
+
+
+def test_bounds_are_those_of_a_journal_that_is_collected_while_it_is_listed(
+    store: MemoryBlobStore,
+) -> None:
+    owner = Owner(store).append(2).collect(4)
+    moving = Moving(store, FOLDER.prefix, lambda: owner.append(2).collect(8), times=1)
+    assert JournalView(moving, FOLDER).bounds() == (0, 8, "job")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.support.log.records import notes, notes_of
+from tests.support.takeover.moving import Moving
 from tests.support.takeover.of_logs import Numbers, NumbersLog
 
 from onyx.errors import Fenced, StateError, Unavailable
@@ -20,7 +20,7 @@ from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import recover
 from onyx.storage import fenced_log
 from onyx.storage.fenced_log import Listed, LogWriter, Missing
-from onyx.storage.interface import BlobStore, Stored
+from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
 from onyx.storage.objects.trailing import Trailing
 
@@ -75,37 +75,6 @@ class OfLogs(NumbersLog):
 
     def __init__(self, store: Any, version: int) -> None:
         super().__init__(store, version, inclusive=True)
-
-
-class Moving:
-    """A folder in which something happens before a log is ended, and again while that is listed: a
-    listing has what was there all the time, and nothing of what came or went."""
-
-    def __init__(self, store: BlobStore, log: str, moves: Callable[[], None], times: int) -> None:
-        self._store = store
-        self._log = log
-        self._moves = moves
-        self._times = times
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def create(self, name: str, data: bytes) -> bool:
-        if name.startswith(self._log):
-            self._move()
-        return self._store.create(name, data)
-
-    def list(self, prefix: str) -> Sequence[Stored]:
-        first = self._store.list(prefix)
-        if prefix == self._log:
-            self._move()
-        there = set(self._store.list(prefix))
-        return [each for each in first if each in there]
-
-    def _move(self) -> None:
-        if self._times:
-            self._times -= 1
-            self._moves()
 
 
 @pytest.mark.parametrize("times", [1, 2], ids=["before the fence", "and while it lists"])

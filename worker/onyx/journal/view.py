@@ -133,15 +133,18 @@ class JournalView:
 
     def _bounds(self, listing: Listing) -> Bounds:
         places = _places(listing)
+        newest = max((version for version, log in listing.items() if log.sizes), default=None)
+        if newest is not None:  # a folder may list less than there is, or nothing
+            self._logs.listed_up_to(newest, listing[newest])
         firsts = [span.first for span in self._kept.list()]
         last = next(filter(None, map(self._data, reversed(places))), None)
         if last is not None:
             (_, first) = self._first(places, lambda each: True) or (None, last)
             return Bounds(min([*firsts, first.first]), last.end, last.origin)
-        newest = newest_summary(listing)
-        if newest == NOWHERE:
+        collected = newest_summary(listing)
+        if collected == NOWHERE:
             return Bounds(0, 0, "")
-        summary = self._logs.summary(newest)
+        summary = self._logs.summary(collected)
         return Bounds(min(firsts, default=summary.end), summary.end, summary.origin)
 
     def _first(

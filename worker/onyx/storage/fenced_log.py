@@ -268,10 +268,15 @@ class FencedLogs(ABC, Generic[K, C]):
         last = log.last
         if last > 0 and log.ends_with(last) and self.read(key, last).is_fence:
             return last
-        reached = self.reached(key)
+        return self.listed_up_to(key, log, replaced) + 1
+
+    def listed_up_to(self, key: K, log: Listed, replaced: bool = False) -> int:
+        """The number of the last chunk of a log that has no fence. Arguments and errors are those
+        of `end`."""
+        last, reached = log.last, self.reached(key)
         if reached > last and not replaced:
             raise self.unlisted(key, last + 1, reached)
-        return max(last, reached) + 1
+        return max(last, reached)
 
     def fence(self, key: K, log: Listed, replaced: bool = False) -> int:
         """End a log, if nobody has; the number of the chunk that ends it. Raises like `end`."""
