@@ -31,9 +31,8 @@ from msgspec.structs import replace
 
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx_operator.addresses import Server, as_read_in, servers_of
+from onyx_operator.named import Named
 from onyx_operator.settings import OperatorSettings
-
-_KIND = "OnyxCluster"
 
 
 class NoLog(msgspec.Struct, frozen=True):
@@ -44,16 +43,10 @@ class NoLog(msgspec.Struct, frozen=True):
     message: str
 
 
-class Tenant(msgspec.Struct, frozen=True):
+class Tenant(Named, frozen=True):
     """One OnyxCluster, as the owner of its tenancy."""
 
-    server: str
-    """Mark of the API server that has it."""
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return "/".join((_KIND, self.server, self.namespace, self.name))
+    KIND = "OnyxCluster"
 
     def may_follow(self, former: Tenant) -> bool:
         """Whether its tenancy may pass to this one, once that one is gone."""
@@ -111,14 +104,6 @@ def tenancy_of(cluster: Mapping[str, Any]) -> str:
     """The tenancy of an OnyxCluster: its namespace and name unless it names one."""
     metadata, spec = cluster["metadata"], cluster.get("spec") or {}
     return str(spec.get("tenancyId") or f"{metadata['namespace']}.{metadata['name']}")
-
-
-def read_tenant(text: str) -> Tenant | None:
-    """The owner that the root of a log names; None when it is no OnyxCluster."""
-    match text.split("/"):
-        case [kind, server, namespace, name] if kind == _KIND:
-            return Tenant(server, namespace, name)
-    return None
 
 
 def _address(named: str | None, namespace: str, operator: OperatorSettings) -> str | NoLog:

@@ -17,7 +17,7 @@ from tests.operator.workers import Workers
 from onyx.ids import JobId
 from onyx.model.parsing.job import parse_declared
 from onyx.replica.submission import submission
-from onyx_operator.logs.owners import Owner, owner_of, read_owner
+from onyx_operator.logs.owners import Owner, owner_of
 
 QUICK = settings(JOBS_RESYNC_INTERVAL_S="0.2", JOBS_RELEASE_TIMEOUT_S="2")
 BOTH = settings(NAMESPACES="default,team", JOBS_RESYNC_INTERVAL_S="0.2")
@@ -48,9 +48,9 @@ def running(api: FakeApi, where: str) -> str:
 
 def test_an_owner_is_read_as_it_was_written() -> None:
     owner = Owner("abc", "team", "job", UID)
-    assert read_owner(str(owner)) == owner
+    assert Owner.read(str(owner)) == owner
     for other in ("", "someone", "OnyxJob/a/b/c", "OnyxJob/a/b/c/no-uid", f"OnyxJob/a/b/c/{UID}/e"):
-        assert read_owner(other) is None
+        assert Owner.read(other) is None
 
 
 def test_a_deleted_job_goes_at_once_and_is_killed(

@@ -16,14 +16,7 @@ from onyx.errors import SettingsError, Unavailable
 from onyx.log.zookeeper.access import account_of
 from onyx.settings import Settings
 from onyx_operator.clusters.mounts import SPARK_TOKEN_KEY
-
-ACCOUNT_TYPE = "onyx.dev/zookeeper-account"
-"""The type of a Secret with the account of a tenancy."""
-
-
-def account(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The Secret with the account of a tenancy, without its content."""
-    return {"metadata": metadata, "type": ACCOUNT_TYPE}
+from onyx_operator.clusters.resources import ACCOUNT_TYPE
 
 
 def content(secret: Mapping[str, Any], log: Settings) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from onyx.model.cluster import HttpRequests, SparkServer
-from onyx_operator.clusters import drawn, spark
+from onyx_operator.clusters import spark
 from onyx_operator.clusters.egress import limited, to, to_zookeeper
 from onyx_operator.clusters.environment import (
     CONNECT_PORT,
@@ -52,6 +52,8 @@ _PODS_KEYS = {STATEFUL_SETS: "spec.podTemplate", DEPLOYMENTS: "spec.spark.podTem
 
 APPLIED_ANNOTATION = "onyx.dev/applied"
 """Digest of what was applied: it differs when a field is no longer applied that once was."""
+ACCOUNT_TYPE = "onyx.dev/zookeeper-account"
+"""The type of a Secret with the account of a tenancy."""
 REVISIONS_KEPT = 5
 
 
@@ -92,7 +94,7 @@ def children(pool: Pool) -> tuple[Child, ...]:
     if cluster.http is not None:
         found.append((SERVICES, _http_service(pool, cluster.http)))
     if pool.draws_account:
-        found.append((SECRETS, drawn.account(_metadata(pool, pool.account_secret))))
+        found.append((SECRETS, _account_secret(pool)))
     if cluster.spark is not None:
         found += _spark(pool, cluster.spark)
     made = [Child(kind, _stamped(body), _PODS_KEYS.get(kind, "")) for kind, body in found]
@@ -153,6 +155,11 @@ def _account(pool: Pool) -> dict[str, Any]:
     metadata = _metadata(pool, account_name(pool))
     metadata["annotations"].update(pool.cluster.service_account.annotations)
     return {"metadata": metadata, "automountServiceAccountToken": False}
+
+
+def _account_secret(pool: Pool) -> dict[str, Any]:
+    """What workers show to ZooKeeper; who creates it adds user and password."""
+    return {"metadata": _metadata(pool, pool.account_secret), "type": ACCOUNT_TYPE}
 
 
 def _service(pool: Pool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import partial
 
 from onyx.ids import JobId
 from onyx.settings import Settings
-from onyx_operator.connection import read_tenant, tenancy_of
+from onyx_operator.connection import Tenant, tenancy_of
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.checks import JobChecks
@@ -118,7 +118,7 @@ async def _inherits(kube: Kube, former: str, settings: Settings) -> bool:
     Raises:
         KubeError, Unavailable: the API server refuses, or cannot be reached.
     """
-    ours, theirs = read_tenant(settings.tenancy_owner), read_tenant(former)
+    ours, theirs = Tenant.read(settings.tenancy_owner), Tenant.read(former)
     if ours is None or theirs is None:
         return False
     if ours.is_same(theirs):

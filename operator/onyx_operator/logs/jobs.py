@@ -9,7 +9,7 @@ from onyx.ids import JobId
 from onyx.replica.jobs import has_completed, input_partitions
 from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import Replica
-from onyx_operator.logs.owners import read_owner
+from onyx_operator.logs.owners import Owner
 from onyx_operator.logs.state import LogJob, Stage
 from onyx_operator.work_queue import Key
 
@@ -85,7 +85,7 @@ def by_owner(replica: Replica, server: str) -> dict[Key, dict[str, list[JobId]]]
     """The jobs that have not ended of objects of an API server, by name and uid."""
     found: dict[Key, dict[str, list[JobId]]] = {}
     for job in replica.jobs:
-        owner = read_owner(replica.spec(job).owner if job in replica.records else "")
+        owner = Owner.read(replica.spec(job).owner if job in replica.records else "")
         if owner is not None and owner.server == server:
             found.setdefault(owner.key, {}).setdefault(owner.uid, []).append(job)
     return found

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
-import msgspec
-
+from onyx_operator.named import Named
 from onyx_operator.work_queue import Key
 
-_KIND = "OnyxJob"
-_PARTS = 5
 
-
-class Owner(msgspec.Struct, frozen=True):
+class Owner(Named, frozen=True):
     """One OnyxJob object."""
 
-    server: str
-    """Mark of the API server that has it."""
-    namespace: str
-    name: str
+    KIND = "OnyxJob"
     uid: str
 
-    def __str__(self) -> str:
-        return "/".join((_KIND, self.server, self.namespace, self.name, self.uid))
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """The owner that a log names; None when it is no OnyxJob."""
+        found = super().read(text)
+        return found if found is not None and _is_uid(found.uid) else None
 
     @property
     def key(self) -> Key:
@@ -41,14 +37,6 @@ def owner_of(body: Mapping[str, Any], server: str) -> Owner:
     """An OnyxJob as the owner of its jobs."""
     metadata = body["metadata"]
     return Owner(server, metadata["namespace"], metadata["name"], metadata["uid"])
-
-
-def read_owner(text: str) -> Owner | None:
-    """The owner that a log names; None when it is no OnyxJob."""
-    kind, *parts = text.split("/")
-    if kind != _KIND or len(parts) != _PARTS - 1 or not _is_uid(parts[-1]):
-        return None
-    return Owner(*parts)
 
 
 def _is_uid(text: str) -> bool:
