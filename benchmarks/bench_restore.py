@@ -24,17 +24,17 @@ from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import SHARDS, shard_of
-from onyx.joins.streams.spans import LEFT, RIGHT, Side
-from onyx.keyed.store import KeyedStore
 from onyx.keystate.coded import GroupKeys
 from onyx.keystate.groups import Shards, hashable_keys
 from onyx.keystate.records import Records
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.operators.keyed.store import KeyedStore
+from onyx.operators.stream_join.definition import stream_join
+from onyx.operators.stream_join.looking import look_at
+from onyx.operators.stream_join.operator import StreamJoinOperator
+from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.processes.memory import tune_collector
-from onyx.program.stream_join import stream_join
-from onyx.program.streams.looking import look_at
-from onyx.program.streams.state import JoinedStreams
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered, recover
@@ -96,7 +96,7 @@ class _Join:
         join = stream_join(job, "join", lambda name: len)
         assert join is not None
         self._join, self._columns = join, columns
-        self._held = JoinedStreams(join, Shards(shard_of), 10_000)
+        self._held = StreamJoinOperator(join, Shards(shard_of), 10_000)
         self.restore, self.restored = self._held.restore, self._held.restored
         self.take_changes: Callable[[], Records] = self._held.take_changes
 

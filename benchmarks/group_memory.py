@@ -31,9 +31,9 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import SHARDS, shard_of
-from onyx.keyed.store import KeyedStore
 from onyx.keystate.coded import GroupKeys
 from onyx.keystate.groups import Shards
+from onyx.operators.keyed.store import KeyedStore
 from onyx.windows.task_windows import TaskWindows
 
 BATCH = 50_000

@@ -26,8 +26,8 @@ from benchmarks.figures import Figure, Measured, Options, parser, run
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.groups import Shards
 from onyx.model.parsing.job import parse_mapping
-from onyx.program.keyed.states import KeyedStates
-from onyx.program.keyed_function import keyed_function
+from onyx.operators.keyed.definition import keyed_function
+from onyx.operators.keyed.operator import KeyedOperator
 from onyx.seams import SystemClock
 from onyx.state.local.spilled import Spill
 
@@ -68,12 +68,12 @@ JOB = {
 }  # fmt: skip
 
 
-def states_of(folder: Path, extents_max: int) -> KeyedStates:
+def states_of(folder: Path, extents_max: int) -> KeyedOperator:
     """What a task with the function keeps, with nothing in it."""
     its = keyed_function(parse_mapping(JOB), "watch", FUNCTIONS.__getitem__)
     assert its is not None, "the task has state"
     holder = Spill(folder, extents_max)
-    return KeyedStates("watch", its, (), Shards(shard_of), holder, SystemClock())
+    return KeyedOperator(its, (), Shards(shard_of), holder, SystemClock())
 
 
 def measure_one(keys: int, extents_max: int) -> dict[str, float]:

@@ -13,12 +13,12 @@ from tests.support.examples import examples
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import SHARDS, shard_of
-from onyx.keyed.answers import OneState
-from onyx.keyed.store import KeyedStore
 from onyx.keystate.answers import Answer, merge
 from onyx.keystate.groups import Shards, hashable_key
 from onyx.keystate.selection import EVERYTHING, Selection, begins_with, place_of
 from onyx.model.state_types import parse_state_type
+from onyx.operators.keyed.answers import OneState
+from onyx.operators.keyed.store import KeyedStore
 
 GROUPS = st.text("ab", max_size=3) | st.integers(-5, 5)
 

@@ -14,13 +14,13 @@ from tests.support.examples import examples
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import shard_of
-from onyx.keyed.dues import DAY_MS, MINUTE_MS
-from onyx.keyed.expiry import STEPS, Expiry
-from onyx.keyed.store import KeyedStore
-from onyx.keyed.timers import CLOCKS, Clock, Timers
 from onyx.keystate.buckets import Holder, InMemory
 from onyx.keystate.groups import GroupKey, Shards, hashable_key
 from onyx.keystate.records import Record
+from onyx.operators.keyed.dues import DAY_MS, MINUTE_MS
+from onyx.operators.keyed.expiry import STEPS, Expiry
+from onyx.operators.keyed.store import KeyedStore
+from onyx.operators.keyed.timers import CLOCKS, Clock, Timers
 from onyx.state.local.spilled import Spill
 
 KEYS = st.sampled_from([hashable_key(key) for key in ("a", "b", 7, None, ["x", 1], 2.5)])

@@ -13,12 +13,12 @@ from tests.support.examples import examples
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import shard_of
-from onyx.keyed.store import KeyedStore
-from onyx.keyed.timers import Timers
 from onyx.keystate.groups import Shards, hashable_key
 from onyx.model.state_types import parse_state_type
-from onyx.program.keyed.held import HeldStates
-from onyx.program.keyed_function import KeyedFunction
+from onyx.operators.keyed.definition import KeyedFunction
+from onyx.operators.keyed.function_calls import HeldStates
+from onyx.operators.keyed.store import KeyedStore
+from onyx.operators.keyed.timers import Timers
 
 DECLARED = {
     "v": "value",

@@ -18,7 +18,7 @@ from onyx.keystate.answers import Answer, merge
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.extents import Extent
 from onyx.keystate.selection import EVERYTHING, Selection, place_of
-from onyx.program.processing.snapshot import Snapshot
+from onyx.operators.processor.snapshot import Snapshot
 
 KEYS = st.sampled_from(["a", "b", "c", 7, -1, None, 2.5, b"x"])
 SAVED = st.dictionaries(KEYS, st.integers(0, 3) | st.lists(st.text(max_size=2), max_size=2))

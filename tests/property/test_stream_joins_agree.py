@@ -17,17 +17,18 @@ from tests.support.stream_joins import Plain, counted
 from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.keys import SHARDS, shard_of
-from onyx.joins.streams.spans import LEFT, RIGHT, Side
 from onyx.keystate.groups import Shards
+from onyx.keystate.pages import Made
 from onyx.keystate.records import Record
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
-from onyx.program.stream_join import StreamJoin, stream_join
-from onyx.program.streams.looking import look_at
-from onyx.program.streams.results import gathered
-from onyx.program.streams.state import JoinedStreams
+from onyx.operators.stream_join.definition import StreamJoin, stream_join
+from onyx.operators.stream_join.joined_streams import JoinedStreams
+from onyx.operators.stream_join.looking import look_at
+from onyx.operators.stream_join.results import gathered
+from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.settings import StateSettings
-from onyx.state.local.mapped import mapped
-from onyx.windows.firing import Made, Pages
+from onyx.task.stateful.mapped import mapped
+from onyx.windows.firing import Pages
 
 KEYS = (
     st.integers(-1, 2),

@@ -18,15 +18,15 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.keys import SHARDS, key_bytes
-from onyx.joins.streams.spans import LEFT, RIGHT, US_A_MS, Side
 from onyx.keystate.answers import Answer, merge
 from onyx.keystate.extents import ALL, Extent
 from onyx.keystate.groups import Shards
 from onyx.keystate.selection import EVERYTHING, Selection, place_of
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
-from onyx.program.stream_join import StreamJoin, stream_join
-from onyx.program.streams.looking import look_at
-from onyx.program.streams.state import SIDES, JoinedStreams
+from onyx.operators.stream_join.definition import StreamJoin, stream_join
+from onyx.operators.stream_join.joined_streams import SIDES, JoinedStreams
+from onyx.operators.stream_join.looking import look_at
+from onyx.operators.stream_join.spans import LEFT, RIGHT, US_A_MS, Side
 
 KEYS = (st.integers(-1, 2), st.text("ab", max_size=2), st.booleans())
 Rows = list[dict[str, Any]]

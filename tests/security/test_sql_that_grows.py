@@ -8,7 +8,7 @@ import pytest
 from onyx.errors import UserError
 from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry
-from onyx.program.building import function_of
+from onyx.operators.building import function_of
 from onyx.sql import batches as module
 from onyx.sql.batches import ERROR, Query
 from onyx.sql.growth import MADE_MAX

@@ -17,11 +17,11 @@ from tests.sim.planting import FoundBy, Plants, planted_of
 
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Batch
-from onyx.joins.streams.keyed_rows import KeyedRows
-from onyx.joins.streams.spans import LEFT, Interval, Side, Times
 from onyx.keystate.records import Record, Records, WatermarkReached
-from onyx.program.streams.keeping import Chronicle
-from onyx.program.streams.state import JoinedStreams
+from onyx.operators.stream_join.chronicle import Chronicle
+from onyx.operators.stream_join.joined_streams import JoinedStreams
+from onyx.operators.stream_join.keyed_rows import KeyedRows
+from onyx.operators.stream_join.spans import LEFT, Interval, Side, Times
 from onyx.task.state.keeper import StateKeeper
 
 _freeze = Chronicle.freeze

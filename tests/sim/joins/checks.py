@@ -18,12 +18,13 @@ from tests.support.stream_joins import counted
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import as_dicts
 from onyx.flow.groups.keys import shard_of
-from onyx.joins.streams.spans import END, Side
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import JoinRows, JoinSchema, Record, WatermarkReached
-from onyx.program.streams.restoring import Restoring
-from onyx.program.streams.state import JoinedStreams
-from onyx.program.streams.stored_form import segments_of
+from onyx.operators.stream_join.definition import StreamJoin
+from onyx.operators.stream_join.operator import StreamJoinOperator
+from onyx.operators.stream_join.restoring import Restoring
+from onyx.operators.stream_join.spans import END, Side
+from onyx.operators.stream_join.stored_form import segments_of
 from onyx.state.recovery import Recovered
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import Task
@@ -40,15 +41,15 @@ class JoinChecks(Checks):
         self._of = world
 
     def _check_held(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
-        its, shards = task.runtime.program.streams, keeper.shards
-        assert its is not None, "it is a join"
-        again = JoinedStreams(its, Shards(shard_of), 1_000)
+        its, shards = task.runtime.program.operator, keeper.shards
+        assert isinstance(its, StreamJoin), "it is a join"
+        again = StreamJoinOperator(its, Shards(shard_of), 1_000)
         for shard in shards:
             again.restore(shard, [])
             for records in recovered.shards[shard].records():
                 again.restore(shard, records)
         again.restored()
-        logged, owned = again.freeze(shards), keeper.joined.freeze(shards)
+        logged, owned = again.freeze(shards), keeper.operator.freeze(shards)
         for shard in shards:
             stored, mine = (self._meaning(each(shard)) for each in (logged, owned))
             assert stored == mine, (

@@ -31,15 +31,17 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.formats import Segments
 from onyx.flow.leaves import Leaves
 from onyx.joins.kept import Kept
-from onyx.keyed.changes import Changes
-from onyx.keyed.expiry import Expiry
-from onyx.keyed.states import Lists, Maps
-from onyx.keyed.timers import Clock, Timer, Timers
 from onyx.keystate.coded import Groups
 from onyx.keystate.records import Record
 from onyx.ledger.hop import Share
-from onyx.program import building
-from onyx.program.keyed.held import HeldStates
+from onyx.operators import building
+from onyx.operators.context import OperatorContext
+from onyx.operators.keyed.changes import Changes
+from onyx.operators.keyed.expiry import Expiry
+from onyx.operators.keyed.function_calls import HeldStates
+from onyx.operators.keyed.states import Lists, Maps
+from onyx.operators.keyed.timers import Clock, Timer, Timers
+from onyx.program.definition import Definition
 from onyx.runs import Numbers
 from onyx.state.chunks import Chunk
 from onyx.state.local.spilled import SpilledBucket
@@ -48,7 +50,6 @@ from onyx.task.channels import lookups
 from onyx.task.channels.lookups import Lookups
 from onyx.task.channels.outbox import Outbox
 from onyx.task.parts.allocation import Allocation
-from onyx.task.parts.runtime import Runtime
 from onyx.task.phases import intake, send
 from onyx.task.state.applied_ids import AppliedIds
 from onyx.task.state.chunks import NO_COLUMNS
@@ -66,7 +67,7 @@ _receive = Lookups.receive
 _take = Kept.take
 _laps_of = send.laps_of
 _call_columns = HeldStates.call_columns
-_held = build.held_by
+_made = build.operator_of
 _reads = loading._reads
 _snapshot = TaskState.snapshot
 _swap = Timers.swap
@@ -125,11 +126,12 @@ def _snapshot_of_states(state: TaskState, new: Taken, emissions: Emissions) -> C
     return _snapshot(state, {}, emissions)
 
 
-def _hold_on(runtime: Runtime, *arguments: Any) -> Any:
+def _hold_on(its: Definition, context: OperatorContext) -> Any:
     """K6."""
-    kept = vars(runtime.services).setdefault("kept", {})
-    made, before = _held(runtime, *arguments), kept.get(runtime.assignment.peer)
-    kept[runtime.assignment.peer] = made
+    kept = vars(context.program.clock).setdefault("kept", {})
+    peer = context.program.event["id"]
+    made, before = _made(its, context), kept.get(peer)
+    kept[peer] = made
     if before is not None:
         restore, left = made.restore, set(before._shards.known)
         known = frozenset(left)
@@ -282,7 +284,7 @@ PLANTS: Plants = {
     "K3": (Timers, "swap", _put_once),
     "K4": (Changes, "take_back", _take_back_the_last),
     "K5": (TaskState, "snapshot", _snapshot_of_states),
-    "K6": (build, "held_by", _hold_on),
+    "K6": (build, "operator_of", _hold_on),
     "K7": (Expiry, "take", _end_all_the_same),
     "K8": (AppliedIds, "__init__", _forget_applied),
     "K9": (Lists, "_updates", _whole_list),

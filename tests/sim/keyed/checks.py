@@ -20,12 +20,13 @@ from tests.sim.windows.checks import Checks, difference, text_of
 from tests.sim.windows.failing import number_of
 
 from onyx.flow.groups.keys import shard_of
-from onyx.keyed.expiry import TOUCHED
-from onyx.keyed.timers import CLOCKS, TIMERS, Timer
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.groups import Shards
+from onyx.keystate.names import TIMERS, TOUCHED
 from onyx.keystate.records import Record, SetStates
-from onyx.program.keyed.states import KeyedStates
+from onyx.operators.keyed.definition import KeyedFunction
+from onyx.operators.keyed.operator import KeyedOperator
+from onyx.operators.keyed.timers import CLOCKS, Timer
 from onyx.state.recovery import Recovered
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import Task
@@ -49,19 +50,19 @@ class KeyedChecks(Checks):
     def _check_held(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
         shards = keeper.shards
         logged = self._restored(task, shards, recovered).freeze(shards)
-        owned = keeper.keyed.freeze(shards)
+        owned = keeper.operator.freeze(shards)
         found = {shard: (contents(logged(shard)), contents(owned(shard))) for shard in shards}
         for shard, (stored, mine) in found.items():
             assert stored == mine, (
                 f"W5: {task.name}, shard {shard}: the log has {stored}, its owner {mine}"
             )
         if keeper.firing is None:
-            self._check_dues(keeper.keyed, [mine for _, mine in found.values()])
+            self._check_dues(keeper.operator, [mine for _, mine in found.values()])
 
-    def _restored(self, task: Task, shards: Sequence[int], recovered: Recovered) -> KeyedStates:
-        its = task.runtime.program.keyed
-        assert its is not None, "it has state"
-        found = KeyedStates(task.name, its, (), Shards(shard_of), InMemory(), self._of.clock)
+    def _restored(self, task: Task, shards: Sequence[int], recovered: Recovered) -> KeyedOperator:
+        its = task.runtime.program.operator
+        assert isinstance(its, KeyedFunction), "it has state"
+        found = KeyedOperator(its, (), Shards(shard_of), InMemory(), self._of.clock)
         for shard in shards:
             found.restore(shard, [])
             for records in recovered.shards[shard].records():
@@ -69,7 +70,7 @@ class KeyedChecks(Checks):
         found.restored()
         return found
 
-    def _check_dues(self, held: KeyedStates, owned: Sequence[Contents]) -> None:
+    def _check_dues(self, held: KeyedOperator, owned: Sequence[Contents]) -> None:
         """T3."""
         due: dict[str, list[int]] = defaultdict(list)
         for mine in owned:

@@ -14,8 +14,7 @@ from tests.sim.keyed.process import KeyedProcess
 from tests.sim.keyed.story import KeyedStory, draw
 from tests.sim.windows.world import Options, World
 
-from onyx.keyed import dues
-from onyx.program.keyed import states
+from onyx.operators.keyed import dues, keyed_states
 from onyx.task import looked_up
 
 MINUTES_A_DAY = 10
@@ -55,7 +54,7 @@ class KeyedWorld(World):
             for module, name, value in (
                 (dues, "MINUTE_MS", minute_ms),
                 (dues, "DAY_MS", MINUTES_A_DAY * minute_ms),
-                (states, "TIMERS_AT_ONCE", at_once),
+                (keyed_states, "TIMERS_AT_ONCE", at_once),
                 (looked_up, "STATES_BYTES_MAX", answer_bytes),
             ):
                 stack.enter_context(mock.patch.object(module, name, value))

@@ -29,6 +29,8 @@ from onyx.ids import AllocationVersion, GroupId, PeerId
 from onyx.keystate.records import Fired, FiredGroups, FiringProgress, SetStates, TimerDue
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, unpack
 from onyx.log import job_documents
+from onyx.operators.windowed.definition import Windowed
+from onyx.operators.windowed.operator import WindowedOperator
 from onyx.runs import Numbers, array_of
 from onyx.state.chunk_codec import ChunkReader
 from onyx.state.chunk_codec import Kind as ChunkKind
@@ -172,7 +174,7 @@ class Checks:
             if window["type"] != "session":
                 continue
             groups: dict[Any, list[tuple[Any, Any]]] = {}
-            for each in keeper.windows.query(window["id"]):
+            for each in keeper.operator.query(window["id"]):
                 groups.setdefault(each.group, []).append((each.lower, each.upper))
             for group, sessions in groups.items():
                 self._check_gaps(window, group, sessions)
@@ -208,7 +210,7 @@ class Checks:
 
     def _recovered(self, name: str, task: Task) -> Recovered:
         """What a new owner of all shards finds."""
-        its = task.runtime.program.stateful
+        its = task.runtime.program.operator
         assert its is not None, "it has a state log"
         shards = range(SHARDS if its.group_key is not None else 1)
         store, version = self._world.storage.copy(), 10**6
@@ -230,14 +232,15 @@ class Checks:
             )
 
     def _check_held(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
-        its = task.runtime.program.windowed
-        assert its is not None
+        its = task.runtime.program.operator
+        assert isinstance(its, Windowed)
+        assert isinstance(keeper.operator, WindowedOperator)
         grouped = its.group_key is not None
         again = TaskWindows(its.compiled, shard_of if grouped else lambda _: 0)
         for shard in keeper.shards:
             for records in recovered.shards[shard].records():
                 again.restore(shard, records)
-            _same(task.name, shard, again.snapshot(shard), keeper.windows.snapshot(shard))
+            _same(task.name, shard, again.snapshot(shard), keeper.operator.windows.snapshot(shard))
 
     def _check_known(self, task: str, recovered: Recovered) -> None:
         """Who takes over knows every segment applied that may come again."""

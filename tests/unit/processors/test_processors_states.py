@@ -11,17 +11,17 @@ from tests.support.clocks import ManualClock
 
 from onyx.errors import UserFunctionError
 from onyx.keystate.buckets import InMemory
-from onyx.keystate.coded import GroupKeys
+from onyx.keystate.pages import Made, Pages
+from onyx.operators.processor import calls as calls_module
+from onyx.operators.processor import processor_states as module
+from onyx.operators.processor.calls import Calls
+from onyx.operators.processor.definition import Parent, Processing
+from onyx.operators.processor.operator import ProcessorOperator
+from onyx.operators.processor.outboxes import outbox_of
+from onyx.operators.processor.processor_states import ALL
+from onyx.operators.processor.snapshot import Snapshot
+from onyx.operators.processor.turns import Takes
 from onyx.processors import Context, Inbox, Processor, traverse
-from onyx.program.processing import calls as calls_module
-from onyx.program.processing import states as module
-from onyx.program.processing.calls import Calls
-from onyx.program.processing.outboxes import outbox_of
-from onyx.program.processing.snapshot import Snapshot
-from onyx.program.processing.states import ALL, ProcessorStates
-from onyx.program.processing.turns import Takes
-from onyx.program.processor import Parent, Processing
-from onyx.windows.firing import Made, Pages
 
 OWN = [0, 1, 2, 3]
 
@@ -54,16 +54,23 @@ def states_of(
     clock: Any = None,
     room: int = 1_024,
     durable: bool = True,
-) -> ProcessorStates:
+) -> ProcessorOperator:
     made = processor or Noted()
     parents = (Parent("a", frozenset({"a"})), Parent("b", frozenset({"b"})))
-    its = Processing(type(made), "m:Noted", parents, frozenset({"a", "b"}), None, GroupKeys(), True)
+    its = Processing(
+        task="task",
+        make=type(made),
+        name="m:Noted",
+        parents=parents,
+        fed_by=frozenset({"a", "b"}),
+        cooperative=True,
+    )
     clock = clock or ManualClock()
     context = Context("job", "task", 0, 1, ("a", "b"))
     calls = Calls(made, "m:Noted", outbox_of("dicts", room, room), context, clock)
     calls.init()
     snapshot = Snapshot(OWN, InMemory())
-    return ProcessorStates(its, lambda: calls, snapshot, OWN, clock, lambda: ended, durable)
+    return ProcessorOperator(its, lambda: calls, snapshot, OWN, clock, lambda: ended, durable)
 
 
 nothing_takes = Takes(anything=False, retries=False)
@@ -79,7 +86,7 @@ def made(pages: Pages) -> list[tuple[int, Any]]:
     ]
 
 
-def restored(before: ProcessorStates, shards: Collection[int]) -> ProcessorStates:
+def restored(before: ProcessorOperator, shards: Collection[int]) -> ProcessorOperator:
     """Another processor, with what one has recorded in some shards."""
     before.take_changes()
     of_shard = before.freeze(OWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,12 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 from onyx.errors import UserFunctionError
-from onyx.flow.batch import Segments, as_dicts
+from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import Trigger, Window
-from onyx.program.failure import Failure
-from onyx.program.firing import carry_out
-from onyx.program.trigger_calls import TriggerCalls, checked
+from onyx.operators.windowed.firing import emitted as emitted_by
+from onyx.operators.windowed.trigger_calls import TriggerCalls, checked
 from onyx.windows.firing import Firing
 
 WINDOW = Window("hours", "count", "fixed", ("count",))
@@ -25,7 +25,7 @@ WHERE = "trigger watermark of window hours:"
 
 
 def emitted(made: Any) -> list[dict[str, Any]]:
-    calls = TriggerCalls("count", {"m:f": lambda *arguments: made}, {}, columns=False)
+    calls = TriggerCalls({"m:f": lambda *arguments: made}, {}, columns=False)
     return checked([(FIRING, calls.emit(FIRING))])
 
 
@@ -69,40 +69,41 @@ def test_an_exception_of_sync_is_told_with_its_trigger_and_its_line() -> None:
         f"{WHERE} sync m:f raised ValueError: disk full (test_program_firings.py, line "
     )
     with pytest.raises(UserFunctionError, match=reported):
-        TriggerCalls("count", {"m:f": fails}, {}, columns=False).sync(FIRING)
+        TriggerCalls({"m:f": fails}, {}, columns=False).sync(FIRING)
 
 
 def test_a_function_of_other_arguments_is_told_too() -> None:
     with pytest.raises(UserFunctionError, match=r"emit m:f raised TypeError: .* takes 1 pos"):
-        TriggerCalls("count", {"m:f": lambda event: None}, {}, columns=False).emit(FIRING)
+        TriggerCalls({"m:f": lambda event: None}, {}, columns=False).emit(FIRING)
 
 
 ROWS = Trigger("hours", "watermark", emit="rows")
 ARROW = Trigger("hours", "watermark", sync="m:f", emit="m:f", batch_format="arrow")
 
 
-class Sends:
-    """A `Folding` that only keeps what is emitted."""
-
-    def __init__(self, function: Any = None, columns: bool = True) -> None:
-        self.calls = TriggerCalls("count", {"m:f": function}, {}, columns)
-        self.closed: set[int] = set()
-        self.sent: list[tuple[int, type, list[dict[str, Any]]]] = []
-
-    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
-        self.sent.append((shard, type(segments), as_dicts(segments)))
-
-    def changed(self, segments: int) -> None: ...
-
-
-def fire(trigger: Trigger, *groups: Any, folding: Sends) -> list[Any]:
-    """Groups fire, each with its number as state; group n is in shard n % 2."""
+def fire(
+    trigger: Trigger,
+    *groups: Any,
+    function: Any = None,
+    columns: bool = True,
+    closed: Sequence[int] = (),
+) -> list[tuple[int, type, list[dict[str, Any]]]]:
+    """Groups fire, each with its number as state; group n is in shard n % 2. What is emitted."""
     fired = [
         Firing(WINDOW, trigger, "watermark", n % 2, True, group, 0, 99, n)
         for n, group in enumerate(groups)
     ]
-    carry_out(folding, fired)  # type: ignore[arg-type]
-    return folding.sent
+    return sent(fired, function, columns, closed)
+
+
+def sent(
+    fired: list[Any],
+    function: Any = None,
+    columns: bool = True,
+    closed: Sequence[int] = (),
+) -> list[tuple[int, type, list[dict[str, Any]]]]:
+    page = emitted_by(TriggerCalls({"m:f": function}, {}, columns), fired, closed)
+    return [(each.shard, type(each.segments), as_dicts(each.segments)) for each in page]
 
 
 def row(group: Any, state: Any) -> dict[str, Any]:
@@ -110,27 +111,25 @@ def row(group: Any, state: Any) -> dict[str, Any]:
 
 
 def test_rows_of_a_task_over_columns_are_columns_by_shard() -> None:
-    assert fire(ROWS, "a", "b", "c", folding=Sends()) == [
+    assert fire(ROWS, "a", "b", "c") == [
         (0, Columns, [row("a", 0), row("c", 2)]),
         (1, Columns, [row("b", 1)]),
     ]
 
 
 def test_rows_of_a_task_over_dicts_are_dicts() -> None:
-    assert fire(ROWS, "a", folding=Sends(columns=False)) == [(0, list, [row("a", 0)])]
+    assert fire(ROWS, "a", columns=False) == [(0, list, [row("a", 0)])]
 
 
 def test_rows_of_groups_that_no_column_holds_are_dicts() -> None:
-    assert fire(ROWS, "a", 1, folding=Sends()) == [
+    assert fire(ROWS, "a", 1) == [
         (0, list, [row("a", 0)]),
         (1, list, [row(1, 1)]),
     ]
 
 
 def test_a_shard_that_has_fired_for_the_last_time_emits_no_rows() -> None:
-    folding = Sends()
-    folding.closed.add(0)
-    assert fire(ROWS, "a", "b", folding=folding) == [(1, Columns, [row("b", 1)])]
+    assert fire(ROWS, "a", "b", closed=[0]) == [(1, Columns, [row("b", 1)])]
 
 
 def test_functions_over_record_batches_are_called_once_a_shard() -> None:
@@ -140,8 +139,8 @@ def test_functions_over_record_batches_are_called_once_a_shard() -> None:
         seen.append((state_event["event_type"], "group_key" in state_event, rows.to_pylist()))
         return pa.table({"twice": pc.multiply(rows["state"], 2)})
 
-    sent = fire(ARROW, "a", "b", "c", folding=Sends(double))
-    assert sent == [(0, Columns, [{"twice": 0}, {"twice": 4}]), (1, Columns, [{"twice": 2}])]
+    made = fire(ARROW, "a", "b", "c", function=double)
+    assert made == [(0, Columns, [{"twice": 0}, {"twice": 4}]), (1, Columns, [{"twice": 2}])]
     both = ("watermark", False, [row("a", 0), row("c", 2)])
     assert seen == [both, both, *2 * [("watermark", False, [row("b", 1)])]], "sync, then emit"
 
@@ -160,14 +159,15 @@ def test_functions_over_record_batches_are_called_once_a_shard() -> None:
 def test_what_is_no_record_batch_is_told_with_trigger_and_function(
     made: Any, reported: str
 ) -> None:
-    folding = Sends(lambda *arguments: made)
-    with pytest.raises(Failure, match=f"{WHERE} emit m:f.*{re.escape(reported)}"):
-        fire(ARROW, "a", folding=folding)
+    with pytest.raises(UserFunctionError, match=f"{WHERE} emit m:f.*{re.escape(reported)}"):
+        fire(ARROW, "a", function=lambda *arguments: made)
 
 
 def test_groups_that_no_column_holds_are_told_where_the_function_takes_columns() -> None:
-    with pytest.raises(Failure, match="types that no column holds together: make them alike"):
-        fire(ARROW, "a", 1, folding=Sends(lambda *arguments: None))
+    with pytest.raises(
+        UserFunctionError, match="types that no column holds together: make them alike"
+    ):
+        fire(ARROW, "a", 1, function=lambda *arguments: None)
 
 
 def test_states_of_many_keys_do_not_become_a_field_for_each() -> None:
@@ -175,6 +175,4 @@ def test_states_of_many_keys_do_not_become_a_field_for_each() -> None:
         Firing(WINDOW, ROWS, "watermark", 0, True, group, 0, 99, {f"key {n}": 1})
         for n, group in enumerate("abcdefghij" * 10)
     ]
-    folding = Sends()
-    carry_out(folding, fired)  # type: ignore[arg-type]
-    assert [kind for _, kind, _ in folding.sent] == [list]
+    assert [kind for _, kind, _ in sent(fired)] == [list]

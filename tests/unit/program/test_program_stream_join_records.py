@@ -12,12 +12,12 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.errors import SegmentError
 from onyx.flow.arrays import Mask
 from onyx.flow.groups.keys import SHARDS
-from onyx.joins.streams.keyed_rows import KeyedRows
-from onyx.joins.streams.spans import LEFT, NO_WATERMARK, RIGHT, Side
-from onyx.joins.streams.stored import JOINED
+from onyx.keystate.names import JOINED
 from onyx.keystate.records import JoinRows, Record
-from onyx.program.streams.keeping import Chronicle
-from onyx.program.streams.restoring import Restoring
+from onyx.operators.stream_join.chronicle import Chronicle
+from onyx.operators.stream_join.keyed_rows import KeyedRows
+from onyx.operators.stream_join.restoring import Restoring
+from onyx.operators.stream_join.spans import LEFT, NO_WATERMARK, RIGHT, Side
 
 
 def keyed_rows(numbers: list[int], kind: pa.DataType | None = None) -> KeyedRows:

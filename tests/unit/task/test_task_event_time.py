@@ -16,7 +16,7 @@ from tests.support.jobs.feeds import Fed, Feed
 from onyx.flow.batch import Segment
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.program import building
+from onyx.operators import building
 from onyx.replica.spec import JobSpec
 from onyx.settings import Settings
 from onyx.task.channels.event_time import EventTime, Origin, needs

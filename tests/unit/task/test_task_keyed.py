@@ -299,7 +299,7 @@ def test_a_state_is_asked_between_two_steps() -> None:
     bench = bench_of(peers=1)
     for _ in range(40):
         bench.round()
-    held = bench.task("track").allocation.keeper.held
+    held = bench.task("track").allocation.keeper.operator
     found = {each.group: each.state for each in held.query("track.seen")}
     assert found
     assert all(count <= len(EXPECTED[word]) for word, count in found.items())

@@ -69,7 +69,7 @@ def kept(bench: Bench, name: str) -> dict[str, int]:
     tasks = [task for task in bench.tasks.values() if task.name == "keep"]
     found: dict[str, int] = {}
     for task in tasks:
-        held = task.allocation.keeper.held
+        held = task.allocation.keeper.operator
         found |= {extent.group: extent.state for extent in held.query(name)}
     return found
 

@@ -255,10 +255,10 @@ def test_states_that_go_after_the_end_are_gone_from_the_log_as_well() -> None:
 
     bench.settle()
     assert [each.ended for each in held()] == [True, True]
-    assert any(each.keyed.query("visit.events") for each in held())
+    assert any(each.operator.query("visit.events") for each in held())
     bench.clock.advance(70)
     bench.settle(["visit"])
     for each in held():
-        assert each.keyed.query("visit.events") == []
+        assert each.operator.query("visit.events") == []
         assert each.durable
-        assert each.keyed.take_changes() == {}, "what has changed is in the log"
+        assert each.operator.take_changes() == {}, "what has changed is in the log"

@@ -264,8 +264,8 @@ def test_states_that_were_on_disk_do_not_stay_in_memory():
     bench = Bench(made, {"m:counted": counted}, settings=limit)
     bench.settle()
     assert [each["seen"] for each in rows(bench)] == [1] * 200
-    held = bench.task("count").allocation.keeper.keyed.query("count.times")
+    held = bench.task("count").allocation.keeper.operator.query("count.times")
     assert len(held) == 200
-    everybody = bench.task("count").allocation.keeper.keyed
+    everybody = bench.task("count").allocation.keeper.operator
     everybody.look_up("count.times", [each["word"] for each in many])
     assert everybody._store.holder.held <= 10

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench
 
+from onyx.operators.processor import calls, history, outboxes
 from onyx.processors import Inbox, Processor, Traverser, traverse
-from onyx.program.processing import calls, history, outboxes
 from onyx.settings import Settings
 from onyx.task.state import emissions
 
@@ -135,7 +135,7 @@ def until(bench: Bench, condition: Callable[[], bool]) -> Iterator[None]:
 def is_inside(bench: Bench) -> bool:
     """Whether some of what is made of an item has arrived, and more will be made."""
     keeper = bench.task("make").allocation.keeper
-    return bool(keeper is not None and keeper.held.unfinished and bench.written("write"))
+    return bool(keeper is not None and keeper.operator.unfinished and bench.written("write"))
 
 
 def made(bench: Bench) -> Counter[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,13 +14,10 @@ from tests.support.clocks import ManualClock
 from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench
 
-from onyx.flow.columns.record_batch import Columns
-from onyx.model.job import Trigger, Window
-from onyx.program.trigger_calls import TriggerCalls
+from onyx.keystate.pages import Made
 from onyx.settings import StateSettings
 from onyx.task.stateful import fire
 from onyx.windows import fires
-from onyx.windows.firing import FiringRows
 
 WORDS = [{"n": n, "word": f"w{n * n % 37}", "time": n * 1_000} for n in range(120)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)
@@ -164,11 +162,9 @@ def test_a_table_may_be_returned() -> None:
 def test_groups_of_rows_count_one_by_one_towards_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     carried = []
     monkeypatch.setattr(fire, "carry_out", lambda _, run: carried.append(run))
-    rows = Columns(pa.record_batch({"group": list("abcd")}))
-    window, trigger = Window("w", "count", "global", "count"), Trigger("w", "timer", emit="rows")
-    run = [FiringRows(window, trigger, "timer-tick", True, rows, {0: slice(0, 4)})]
+    run = [Made(0, [], firings=4)]
     keeper: Any = SimpleNamespace(
-        calls=TriggerCalls("count", {}, {}, columns=True),
+        operator=SimpleNamespace(failures=nullcontext),
         clock=ManualClock(),
         firing=None,
         settings=StateSettings(firings_page_max=6),

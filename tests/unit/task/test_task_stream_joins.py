@@ -194,7 +194,7 @@ def test_rows_that_are_of_use_are_told(columns: bool) -> None:
     while not found:
         bench.round()
         keeper = bench.task("join").allocation.keeper
-        found = keeper.held.query("join")
+        found = keeper.operator.query("join")
     for each in found:
         assert each.lower == each.upper
         for side, rows, key in (("left", LEFT, "id"), ("right", RIGHT, "of")):

@@ -186,7 +186,7 @@ def test_a_check_names_what_a_worker_lacks_for_state(
 
 def test_a_check_that_fails_by_a_mistake_of_onyx_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing: list[Any] = []
-    monkeypatch.setattr("onyx.program.building.arrow_schema", nothing.index)
+    monkeypatch.setattr("onyx.operators.building.arrow_schema", nothing.index)
     bench = bench_of(KINDS["state"].spec())
     (problem, *_) = problems(bench.job, GROUP, bench)
     assert "a bug in Onyx, not in the job: ValueError" in problem

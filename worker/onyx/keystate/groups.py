@@ -195,3 +195,8 @@ class Shards(dict[Any, int]):
         for shard in shards:
             self.known.pop(shard, None)
         self.clear()
+
+
+def only_shard(_: Any) -> int:
+    """The key group of what is not split."""
+    return 0

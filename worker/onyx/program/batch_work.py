@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pyarrow as pa
 from msgspec import field
@@ -9,10 +11,8 @@ from msgspec import field
 from onyx.flow.batch import Batch, Segment, Segments, as_given, joined
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
-from onyx.joins.streams.looked import Looked
 from onyx.keystate.coded import Keyed
 from onyx.returning import Returned
-from onyx.windows.prepared import Prepared
 
 
 class BatchWork(msgspec.Struct):
@@ -22,21 +22,19 @@ class BatchWork(msgspec.Struct):
     leaves: Leaves | None = None
     """What the function has made of the batch."""
     groups: Keyed | None = None
-    """Group keys of the batch's segments, for windows."""
-    prepared: Prepared | None = None
-    """What windows need of the leaves."""
-    looked: Looked | None = None
-    """What a join needs of the leaves."""
+    """Group keys of the segments of the batch, where it has a state."""
+    seen: Any = None
+    """What an operator has seen of the leaves, for itself."""
     routed: Routed | None = None
     """Where everything goes, and what has failed."""
     made: list[tuple[int, Segments]] = field(default_factory=list)
-    """What a function with state or a processor has made, with its shards: sent when what it has
+    """What an operator has made in place of leaves, with its key groups: sent when what it has
     changed is durable."""
     made_of: dict[int, list[int]] = field(default_factory=dict)
     """By shard, the index of the segment of the batch that each of them was made of, where that is
     of use to somebody."""
     left: Batch | None = None
-    """What a processor has left of the batch in its inbox; it is no part of the batch any more."""
+    """What an operator with an inbox has left of the batch; it is no part of the batch any more."""
     returned: list[Returned] = field(default_factory=list)
     """What the function gives back for segments of the batch."""
     own: bool = False

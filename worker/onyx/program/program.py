@@ -21,11 +21,8 @@ from onyx.joins.enrichment import Enrichment
 from onyx.joins.kept import Kept
 from onyx.joins.reading import Reading
 from onyx.model.job import CatalogEntry, Job
-from onyx.program.keyed_function import KeyedFunction
+from onyx.program.definition import Definition
 from onyx.program.lifecycles import Event, Lifecycles
-from onyx.program.processor import Processing
-from onyx.program.stream_join import StreamJoin
-from onyx.program.windows import Windowed
 from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
 
@@ -65,28 +62,13 @@ class Program(msgspec.Struct, frozen=True):
     """All of them."""
     handles_failures: bool = False
     """Whether a segment that fails may go elsewhere: to dead letters, or by a condition."""
-    windowed: Windowed | None = None
-    keyed: KeyedFunction | None = None
-    """The state of the function, if it has one."""
-    processing: Processing | None = None
-    """The processor that the task has in place of a function."""
-    streams: StreamJoin | None = None
-    """The two streams that the task joins, if it is a join."""
+    operator: Definition | None = None
+    """What keeps state between two batches; None: nothing does."""
 
     @property
     def task(self) -> TaskName:
         """The name of the task."""
         return TaskName(self.entry.name)
-
-    @property
-    def stateful(self) -> Windowed | KeyedFunction | Processing | StreamJoin | None:
-        """What makes that the task has a state log."""
-        return self.windowed or self.keyed or self.processing or self.streams
-
-    @property
-    def keeps_parents_apart(self) -> bool:
-        """Whether the task has to know from which task upstream a batch comes."""
-        return self.streams is not None
 
     @property
     def retries(self) -> bool:

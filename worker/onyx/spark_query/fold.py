@@ -1,8 +1,8 @@
-"""The state of a task over one share of its groups, windows or a join: the code of peers, in
-memory.
+"""The keeper of the state of a task over one share of its groups: the code of peers, in memory.
 
-What fires is sent on when the batch, or the page, is through. When all has come every extent fires
-for the last time, and of a join comes what has met none.
+What is made is sent on when the batch, or the page, is through. Nothing comes twice: Spark takes
+the rows of a task of its own once, whatever it repeats, so what peers keep of ids has no
+counterpart here.
 """
 
 from __future__ import annotations
@@ -12,78 +12,67 @@ from typing import Any
 
 from onyx.flow.batch import Batch, EncodedRun, Segments
 from onyx.flow.columns.record_batch import Columns
-from onyx.joins.streams.spans import LEFT, RIGHT
+from onyx.keystate.pages import Page, Pages
 from onyx.keystate.records import StatesRecord
 from onyx.keystate.uniqueness import UniqueKeys
-from onyx.program.assign import assign
-from onyx.program.batch_work import BatchWork
-from onyx.program.firing import carry_out
-from onyx.program.held_kinds import HeldKinds
-from onyx.program.prepare import prepare
+from onyx.ledger.applied import Mask
+from onyx.program.operator import carry_out
 from onyx.program.program import Program
-from onyx.program.streams.apply import join_batch, look
 from onyx.runs import Numbers
 from onyx.spark_query.failure import TaskFailed
+from onyx.spark_query.folding.combine import all_but
 from onyx.spark_query.folding.contents import Contents
-from onyx.spark_query.folding.untracked import UntrackedFolding
 from onyx.spark_query.tree import Tree
-from onyx.windows.firing import Pages
 
 
-class Fold(UntrackedFolding, HeldKinds):
-    """The state of one share (`program.folding.Folding`, `program.streams.apply.Joining`)."""
+class Fold:
+    """The state of one share. Implements `program.operator.Keeper`."""
 
     def __init__(self, tree: Tree, program: Program, contents: Contents) -> None:
         """`contents`: what the share holds."""
-        super().__init__(program)
         self._tree = tree
-        self._program, self._task = program, program.task
-        self.held = contents.held
-        self._shards = contents.shards
+        self._task = program.task
+        self.operator = contents.operator
+        self.shard_of = contents.shard_of
+        self.clock = program.clock
+        self.closed: frozenset[int] = frozenset()
+        self._own = contents.shards
         self._unique = contents.unique
         self._emitted: list[tuple[str | None, Segments]] = []
+        self.operator.begin(program, self)
 
     def add(self, segments: Segments, upstream: str) -> None:
         """Segments have come.
 
         Args:
-            segments: none, if only the columns of those of a side are to be known.
+            segments: none, if only the columns of those of a parent are to be known.
             upstream: the task that has sent them, where that matters.
         """
         if isinstance(segments, Columns) and not len(segments):
-            self._know(segments, upstream)
+            self.operator.saw(upstream, segments.record_batch.schema)
             return
-        self._tree.push(self._task, Batch(segments, upstream=upstream or None), self)
+        self._tree.push(self._task, Batch(segments, upstream=upstream or None), self.operator)
         self._send()
-
-    def _know(self, columns: Columns, upstream: str) -> None:
-        join = self._program.streams
-        assert join is not None, "only of joins rows are sent that have none"
-        self.joined.saw(RIGHT if join.by_task[upstream] else LEFT, columns.record_batch.schema)
 
     def merge(self, records: Sequence[StatesRecord]) -> None:
         """States that were folded before the shuffle have come."""
-        self.windows.merge(records)
+        self.operator.merge(records)
 
     def advance(self, mark: int) -> None:
         """Event time has come to this."""
-        self._fire(self.held.advance(mark))
-
-    def passed_on(self, mark: int) -> int:
-        """Event time of what is sent on, when all has been made that this one brings."""
-        return self.held.passed_on(mark)
+        self._fire(self.operator.advance(mark))
 
     def tick(self) -> None:
         """Timers fire that are due."""
-        self._fire(self.held.tick(self.clock.wall_ms()))
+        self._fire(self.operator.tick(self.clock.wall_ms()))
 
     def end(self) -> None:
         """Everything has come."""
-        self._fire(self.held.complete(self._shards, self.clock.wall_ms()))
+        self._fire(self.operator.complete(self._own, self.clock.wall_ms()))
 
     def _fire(self, pages: Pages) -> None:
         try:
-            for page in pages:
+            while (page := self._next(pages)) is not None:
                 carry_out(self, page)
                 self._send()
         except TaskFailed:  # of a task that gets what was emitted
@@ -91,27 +80,28 @@ class Fold(UntrackedFolding, HeldKinds):
         except Exception as error:
             raise self._tree.failure(self._task, "assign-windows", error) from error
 
+    def _next(self, pages: Pages) -> Page | None:
+        with self.operator.failures():
+            return next(pages, None)
+
     def _send(self) -> None:
         emitted, self._emitted = self._emitted, []
         for child, segments in emitted:
             self._tree.emit(self._task, segments, child)
 
-    # What segments and firings do.
+    # What the operator asks.
 
-    def look(self, work: BatchWork) -> None:
-        """What the state needs of a batch is found before it is routed."""
-        if self._program.streams is not None:
-            look(self._program.streams, work)
-        elif work.leaves is not None:
-            work.prepared = prepare(self._program, work.leaves)
+    def unapplied(self, batch: Batch) -> Mask | None:
+        """All: nothing comes twice."""
+        return None
 
-    def change(self, work: BatchWork) -> None:
-        """A batch that has been routed changes the state."""
-        if self._program.streams is None:
-            assign(self._program, self, work)
-            return
-        with self.calls.failures():
-            join_batch(self._program, self, work)
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+        """All but those that are withdrawn: nothing comes twice."""
+        return all_but(batch, withdrawn)
+
+    def has_seen(self, shard: int, value: Any) -> bool:
+        """Whether a segment with this uniqueness key has come."""
+        return shard in self._unique and self._unique[shard].has_seen(value)
 
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from onyx.ids import JobId, PeerId
 from onyx.model.parsing.mapping import parse_mapping
-from onyx.program.building import with_functions
+from onyx.operators.building import with_functions
 from onyx.program.program import Program, event_of
 from onyx.resolve import Resolver
 from onyx.seams import Clock, SystemClock

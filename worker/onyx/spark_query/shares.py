@@ -46,7 +46,7 @@ class Share:
             self.arrivals = Arrivals(origins(query, task), before(query, reached, self._state))
         self.fold: Fold | None = None
         program = tree.program(task)
-        if program.stateful is None or self._state.over:
+        if program.operator is None or self._state.over:
             return
         if reached is not None:
             try:
@@ -56,13 +56,14 @@ class Share:
                 raise self._failure(error) from error
         else:
             self._contents = Contents.empty(program, bucket, query.config.buckets)
+            self._contents.restore({})
         self.fold = Fold(tree, program, self._contents)
 
     @property
     def mark(self) -> int | None:
         """Event time of what the bucket sends on: of a join it is behind its own."""
         mark = self.arrivals.mark
-        return mark if mark is None or self.fold is None else self.fold.passed_on(mark)
+        return mark if mark is None or self.fold is None else self.fold.operator.passed_on(mark)
 
     def begin(self) -> None:
         """Timers fire that were due before the micro-batch."""
@@ -121,7 +122,7 @@ class Share:
         if fold is None or over:
             return held
         files = self._kept.save(self._contents, state, number)
-        held = msgspec.structs.replace(held, files=files, due_ms=fold.held.next_tick_ms)
+        held = msgspec.structs.replace(held, files=files, due_ms=fold.operator.next_tick_ms)
         self._kept.remember(held, self._contents)
         return held
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from onyx.flow.batch import Batch, Segments, as_given, as_shown, copies_of
 from onyx.flow.groups.checks import GroupChecks
@@ -18,6 +17,7 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed
 from onyx.program.apply import apply
 from onyx.program.batch_work import BatchWork
+from onyx.program.operator import Operator
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.program.route import route, route_emitted
@@ -28,18 +28,6 @@ from onyx.spark_query.outlet import Outlet
 from onyx.spark_query.programs import Query
 from onyx.spark_query.retrying import Retrying
 from onyx.spark_query.sinks import Sinks
-
-
-class Changed(Protocol):
-    """The state of a task while a batch is worked on."""
-
-    def look(self, work: BatchWork) -> None:
-        """What the state needs of a batch is found before it is routed."""
-        ...
-
-    def change(self, work: BatchWork) -> None:
-        """A batch that has been routed changes the state."""
-        ...
 
 
 class Tree:
@@ -83,11 +71,11 @@ class Tree:
             else self.failure(task, phase, error)
         )
 
-    def push(self, task: str, batch: Batch, changed: Changed | None = None) -> None:
+    def push(self, task: str, batch: Batch, operator: Operator | None = None) -> None:
         """A batch comes to a task, or is of the rows of its Spark stage.
 
         Args:
-            changed: the state of the task, if it has any.
+            operator: of the task, if it has one.
 
         Raises:
             TaskFailed: a segment has failed, and nothing takes care of it.
@@ -99,11 +87,11 @@ class Tree:
         for first in range(0, len(batch), max(most, 1)):
             part = batch.slice(first, first + most) if len(batch) > most else batch
             if not program.retries:
-                self._try(program, part, changed)
+                self._try(program, part, operator)
                 continue
             self._retrying.first(part)
             while len(part):
-                part = self._try(program, part, changed)
+                part = self._try(program, part, operator)
 
     def end(self) -> None:
         """The origin has no more segments: what was folded of them leaves."""
@@ -121,23 +109,23 @@ class Tree:
             raise self.failure(task, Phase.SEND.value, error) from error
         self._pass_on(program, routed)
 
-    def _try(self, program: Program, batch: Batch, changed: Changed | None) -> Batch:
+    def _try(self, program: Program, batch: Batch, operator: Operator | None) -> Batch:
         """Work on a batch; what is to be tried again, with its attempts as roots."""
         # Before the function has them: it may change segments, and a retry begins from what came.
         unchanged = self._unchanged(program, batch) if program.retries else None
         phase = Phase.APPLY_FN
         try:
-            work = self._applied(program, batch)
+            work = self._applied(program, batch, operator)
             assert work.leaves is not None
             phase = Phase.ROUTE
-            if changed is not None:
-                changed.look(work)
+            if operator is not None:
+                operator.look(work)
             route(program, self._checks[program.task], work)
             routed = work.routed
             assert routed is not None, "there is a batch"
-            if changed is not None:
+            if operator is not None:
                 phase = Phase.ASSIGN_WINDOWS
-                changed.change(work)
+                operator.change(work)
             if program.entry.type == "output":
                 phase = Phase.SEND
                 self._sinks.write(program.task, work.leaves.segments)
@@ -156,14 +144,17 @@ class Tree:
         deeply = conditions is not None and conditions.retries
         return self._retrying.unchanged(batch, deeply)
 
-    def _applied(self, program: Program, batch: Batch) -> BatchWork:
+    def _applied(self, program: Program, batch: Batch, operator: Operator | None) -> BatchWork:
         if program.observed:
             if program.takes == "dicts":
                 batch.segments = as_shown(batch.segments)
             program.event["batch"] = as_given(batch.segments)
         work = BatchWork(batch, own=program.entry.stage is not None)
         read = program.entry.type == "input" and program.task not in self.examined
-        apply(program, work, examined=not read)
+        if operator is None:
+            apply(program, work, examined=not read)
+        else:
+            operator.apply(work, examined=not read)
         return work
 
     def _pass_on(self, program: Program, routed: Routed) -> None:
@@ -227,7 +218,7 @@ class Tree:
         if combining is None:
             combining = Combining(self.program(child), lambda: self.outlet.mark)
             self._combining[child] = combining
-        self.push(child, Batch(share.segments, keys=share.keys), combining)
+        self.push(child, Batch(share.segments, keys=share.keys), combining.operator)
         if combining.full:
             self._leave(child, combining)
 

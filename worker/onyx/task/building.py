@@ -24,8 +24,9 @@ def build_plugin(runtime: Runtime) -> tuple[Source | None, Sink | None, bool]:
     plugin, source, sink, cooperative = entry.plugin, None, None, True
     if kind is Kind.STAGE:
         plugin, entry = STAGE, replace(entry, batch_format="arrow")
-    if kind is Kind.FUNCTION and runtime.program.processing is not None:
-        cooperative = runtime.program.processing.is_cooperative
+    operator = runtime.program.operator
+    if kind is Kind.FUNCTION and operator is not None and operator.is_cooperative is not None:
+        cooperative = operator.is_cooperative
     if kind is not Kind.FUNCTION:
         assert plugin is not None, "validated: inputs and outputs name a plugin"
         context = plugin_context(runtime)

@@ -11,12 +11,10 @@ from concurrent.futures import Future
 from onyx.codec.lookups import decode_keys, encode_states
 from onyx.errors import OnyxError, describe
 from onyx.keystate.groups import group_value
-from onyx.program.keyed.states import KeyedStates
 from onyx.task.batch_task import BatchTask
 from onyx.task.state.keeper import StateKeeper
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Found, LookUp
-from onyx.windows.task_windows import TaskWindows
 
 STATES_BYTES_MAX = 1_000_000
 """States in one answer, encoded; a single one may be larger."""
@@ -55,9 +53,9 @@ def _found(keeper: StateKeeper, question: LookUp) -> Found:
 
 
 def _states(keeper: StateKeeper, question: LookUp) -> bytes:
-    held, keys = keeper.held, decode_keys(question.keys)
-    assert isinstance(held, KeyedStates | TaskWindows), "validated: others are not looked up"
-    states, count = encode_states(held.look_up(question.state, keys), STATES_BYTES_MAX)
+    keys = decode_keys(question.keys)
+    found = keeper.operator.look_up(question.state, keys)
+    states, count = encode_states(found, STATES_BYTES_MAX)
     if count == 1 and len(states) > STATE_BYTES_MAX:
         raise OnyxError(
             f"the state of group {group_value(keys[0])!r} has {len(states)} bytes, and at most "

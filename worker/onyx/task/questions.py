@@ -41,7 +41,7 @@ def answer(task: BatchTask, message: Query) -> None:
             return
         _require_durable(task, query)
         keeper = _keeper(task)
-        found = _answer(partial(keeper.held.query, query.state), query)
+        found = _answer(partial(keeper.operator.query, query.state), query)
         keeper.answer((future, found), query.durable, task.half_applied)
     except Exception as error:
         future.set_exception(error)

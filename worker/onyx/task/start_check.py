@@ -19,7 +19,7 @@ from onyx.errors import InvariantViolated, OnyxError, describe
 from onyx.flow.apply import resolve_params
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
-from onyx.program.building import lookups_of
+from onyx.operators.building import lookups_of
 from onyx.program.exceptions import frames
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.task.plugin_context import context_in_process

@@ -55,7 +55,7 @@ class UserCode:
 
 def user_phases(program: Program) -> frozenset[Phase]:
     """Phases in which a task runs code of the user's, as far as it has been built."""
-    windowed, has = program.stateful is not None, program.lifecycles.has
+    windowed, has = program.operator is not None, program.lifecycles.has
     reads = program.entry.type == "input" and reads_with_user_code(program.entry)
     there = {
         Phase.START_TASK: has("start_task"),

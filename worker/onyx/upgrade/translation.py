@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onyx.joins.streams.stored import JOINED
-from onyx.keyed.expiry import TOUCHED
-from onyx.keyed.timers import TIMERS
+from onyx.keystate.names import JOINED, SNAPSHOT, TIMERS, TOUCHED, UNFINISHED
 from onyx.keystate.records import FiringProgress, Record, TriggerRecord, WindowRecord
 from onyx.model.job import Job, Trigger
-from onyx.processors.names import SNAPSHOT, UNFINISHED
 from onyx.upgrade.compatibility import same_trigger
 from onyx.upgrade.plan import Plan
 

@@ -18,7 +18,7 @@ from onyx.keystate.extents import Number
 from onyx.keystate.groups import group_value
 from onyx.keystate.records import EventType
 from onyx.windows.extent_view import ExtentView
-from onyx.windows.firing import AnyFiring, Firing, FiringRows, Pages, many
+from onyx.windows.firing import AnyFiring, Firing, FiringRows, Pages
 from onyx.windows.firing_rows import columns_of, held
 from onyx.windows.triggers.progress import Course, Progress, Unit
 from onyx.windows.triggers.timers import Timers
@@ -26,7 +26,7 @@ from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
 
 _ROWS_MIN = 16
-"""Fewer groups are put together with those of other shards and extents (`program.firing`)."""
+"""Fewer groups are put together with those of other shards and extents (`emitted`)."""
 
 
 class Fires:
@@ -94,7 +94,7 @@ class Fires:
                 while keys := [key for _, key in islice(its, self._together(number, groups))]:
                     fired = self._fire_groups(trigger, event_type, shard, number, keys)
                     page += fired
-                    groups += many(fired)
+                    groups += sum(map(_groups, fired))
                     if event_type != "watermark":
                         self.progress.fired(course, number, keys)
                     self._holder.trim()
@@ -223,3 +223,8 @@ class Fires:
                 assert isinstance(firing, Firing), "own refinements look at single groups"
                 refined = refinement.refined(self._aggregation, firing, state)
                 self._extents.put(key, number, refined)
+
+
+def _groups(firing: AnyFiring) -> int:
+    """How many groups fire."""
+    return len(firing.rows) if isinstance(firing, FiringRows) else 1

@@ -6,14 +6,15 @@ complete by itself, so that this may happen later and its state is the one at th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from onyx.flow.batch import EncodedRun, Segment, Segments
+from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
 from onyx.keystate.extents import Number
+from onyx.keystate.pages import Made
 from onyx.keystate.records import EventType
 from onyx.model.job import Trigger, Window
 
@@ -84,30 +85,7 @@ class FiringRows(msgspec.Struct, frozen=True):
         }
 
 
-class Made(NamedTuple):
-    """Segments that were made while something fired: nothing is called for them any more."""
-
-    shard: int
-    segments: Segments
-    child: str | None = None
-    """The only child task that they are for; None: all."""
-    encoded: EncodedRun | None = None
-    """Their bytes for the state log, if who made them has had these."""
-
-
 AnyFiring = Firing | FiringRows | Made
-
-
-def many(fired: Sequence[AnyFiring]) -> int:
-    """How many groups fire, or segments were made."""
-    return sum(map(_weight, fired))
-
-
-def _weight(firing: AnyFiring) -> int:
-    if isinstance(firing, FiringRows):
-        return len(firing.rows)
-    return max(len(firing.segments), 1) if isinstance(firing, Made) else 1
-
 
 Pages = Iterator[list[AnyFiring]]
 """What fires at one moment, page by page. The firings of a page have fired and have changed the

@@ -18,7 +18,7 @@ from onyx.flow.batch import Segments
 from onyx.keystate.buckets import Holder, InMemory
 from onyx.keystate.coded import Groups, Keyed, keyed
 from onyx.keystate.extents import Extent, Number
-from onyx.keystate.groups import Shards
+from onyx.keystate.groups import Shards, only_shard
 from onyx.keystate.records import Files, Record, Records, StatesRecord, WindowRecord
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.windows.arrays.joined_records import joined
@@ -52,7 +52,7 @@ class TaskWindows:
         self._holder = holder or InMemory()
         self._task = compiled.task
         self._grouped = compiled.grouped
-        self._shards = Shards(shard_of if self._grouped else _only_shard)
+        self._shards = Shards(shard_of if self._grouped else only_shard)
         if not self._grouped:
             self._shards.known[0] = None
         self._windows: dict[str, RunningWindow] = {}
@@ -271,7 +271,3 @@ class TaskWindows:
         for window in self._windows.values():
             window.settle()
         return self._windows.values()
-
-
-def _only_shard(group: None) -> int:
-    return 0

@@ -13,11 +13,11 @@ from onyx.client.states.shards import by_group
 from onyx.client.states.state import Files
 from onyx.flow.groups.keys import shard_of
 from onyx.flow.predicates import Resolve
-from onyx.keyed.answers import OneState
 from onyx.keystate.groups import Shards
 from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.state_types import parse_state_type
+from onyx.operators.keyed.answers import OneState
 
 
 class FunctionState(msgspec.Struct, frozen=True):

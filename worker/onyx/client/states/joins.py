@@ -19,8 +19,8 @@ from onyx.keystate.groups import Shards
 from onyx.keystate.records import Record
 from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
-from onyx.program.stream_join import StreamJoin, stream_join
-from onyx.program.streams.state import JoinedStreams
+from onyx.operators.stream_join.definition import StreamJoin, stream_join
+from onyx.operators.stream_join.operator import StreamJoinOperator
 
 
 class JoinState(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class OneJoin:
     """A join, restored to be asked. Not thread-safe. Implements `Restored`."""
 
     def __init__(self, join: StreamJoin) -> None:
-        self._held = JoinedStreams(join, Shards(shard_of), page_max=1)
+        self._held = StreamJoinOperator(join, Shards(shard_of), page_max=1)
         self._name = join.task
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:

@@ -1,6 +1,6 @@
 """Processors: what each has saved last, by key.
 
-An entry may be at any peer of its task (`program/processing/snapshot`), so all of them are asked
+An entry may be at any peer of its task (`operators/processor/snapshot`), so all of them are asked
 whatever the key.
 """
 
@@ -20,7 +20,7 @@ from onyx.keystate.extents import Extent
 from onyx.keystate.records import Record
 from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
-from onyx.program.processing.snapshot import Snapshot
+from onyx.operators.processor.snapshot import Snapshot
 
 
 class ProcessorState(msgspec.Struct, frozen=True):

@@ -14,8 +14,3 @@ EVERYWHERE: Sequence[int] = range(SHARDS)
 def by_group(key: Any) -> Sequence[int]:
     """Where states are split by group: that of a group, or all."""
     return EVERYWHERE if key is ALL else [shard_of(key)]
-
-
-def only_shard(_: Any) -> int:
-    """The shard of what is not split."""
-    return 0

@@ -10,12 +10,13 @@ import msgspec
 from msgspec.structs import replace
 
 from onyx.client.states.checks import require_log, require_states
-from onyx.client.states.shards import by_group, only_shard
+from onyx.client.states.shards import by_group
 from onyx.client.states.state import Files, Restored
 from onyx.errors import UserError
 from onyx.flow.groups.keys import shard_of
 from onyx.flow.predicates import Resolve
 from onyx.keystate.extents import Extent
+from onyx.keystate.groups import only_shard
 from onyx.keystate.records import Record, of_window
 from onyx.keystate.selection import Selection
 from onyx.model.job import Job, Window

@@ -95,7 +95,7 @@ def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
         facts,
         in_flight=facts.in_flight + keeper.emissions.unsettled,
         obstacle=facts.obstacle or keeper.obstacle,
-        aggregating=keeper.held.stage,
+        aggregating=keeper.operator.stage,
     )
 
 
@@ -104,7 +104,7 @@ def _left(allocation: Allocation) -> str:
     if edges is None or keeper is None:
         return ""
     resting = edges.resting
-    return keeper.processing.why_left(resting) if resting else ""
+    return keeper.operator.why_left(resting) if resting else ""
 
 
 def mark_of(task: Task, facts: Facts) -> Mark:

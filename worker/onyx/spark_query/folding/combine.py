@@ -9,36 +9,45 @@ segment behind the watermark of its own origin. It stops the query, which runs a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from onyx.codec.records import encode_records
-from onyx.flow.batch import EncodedRun, Segments
+from onyx.flow.batch import Batch, EncodedRun, Segments
 from onyx.keystate.records import StatesRecord
-from onyx.program.assign import assign
-from onyx.program.batch_work import BatchWork
-from onyx.program.combining import states_of
-from onyx.program.prepare import prepare
+from onyx.ledger.applied import Mask
+from onyx.operators.windowed.combining import folding_operator, states_of
 from onyx.program.program import Program
+from onyx.runs import Numbers
 from onyx.spark_query.folding.ordered import OrderedWindows
-from onyx.spark_query.folding.untracked import UntrackedFolding
-from onyx.windows.task_windows import TaskWindows
 
 SEGMENTS_MAX = 500_000
 """Segments whose states are gathered before they go to their buckets: what bounds the memory."""
 
 
-class Combining(UntrackedFolding):
-    """The windows of one task over the segments of one origin (`program.folding.Folding`)."""
+class Combining:
+    """The windows of one task over the segments of one origin. Implements
+    `program.operator.Keeper`."""
 
     def __init__(self, program: Program, watermark: Callable[[], int | None]) -> None:
         """`watermark`: that of the origin, before the batch that is worked on."""
-        super().__init__(program)
-        assert program.windowed is not None, "only windows are folded before the shuffle"
-        self._program = program
-        self._compiled = program.windowed.compiled.only_folding()
+        its = program.operator
+        assert its is not None, "asked before"
+        self._its, self._program = its, program
         self._watermark = watermark
         self._segments = 0
-        self.windows: TaskWindows = OrderedWindows(self._compiled, watermark)
+        self.shard_of = its.shards()
+        self.clock = program.clock
+        self.closed: frozenset[int] = frozenset()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Windows without any states."""
+        make = partial(OrderedWindows, watermark=self._watermark)
+        self.operator = folding_operator(self._its, make)
+        self.operator.begin(self._program, self)
 
     @property
     def full(self) -> bool:
@@ -52,23 +61,26 @@ class Combining(UntrackedFolding):
             bucket_of: gives the bucket of a shard.
         """
         found: dict[int, list[StatesRecord]] = {}
-        for shard, states in states_of(self.windows).items():
+        for shard, states in states_of(self.operator.windows).items():
             found.setdefault(bucket_of(shard), []).extend(states)
-        self.windows = OrderedWindows(self._compiled, self._watermark)
+        self._begin()
         self._segments = 0
         for bucket, states in found.items():
             yield bucket, encode_records(states)
 
-    # What segments do.
+    # What the operator asks.
 
-    def look(self, work: BatchWork) -> None:
-        """What windows need of a batch is found before it is routed."""
-        assert work.leaves is not None, "of a batch"
-        work.prepared = prepare(self._program, work.leaves)
+    def unapplied(self, batch: Batch) -> Mask | None:
+        """All: nothing comes twice."""
+        return None
 
-    def change(self, work: BatchWork) -> None:
-        """A batch that has been routed is folded."""
-        assign(self._program, self, work)
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+        """All but those that are withdrawn: nothing comes twice."""
+        return all_but(batch, withdrawn)
+
+    def has_seen(self, shard: int, value: Any) -> bool:
+        """Tasks with a uniqueness key do not combine."""
+        raise AssertionError("no uniqueness key")
 
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """Tasks with a uniqueness key do not combine."""
@@ -84,6 +96,19 @@ class Combining(UntrackedFolding):
         """Nothing fires here."""
         assert not len(segments), "no trigger, nothing late"
 
+    def emit_for(self, shard: int, segments: Segments, parents: Numbers) -> None:
+        """Nothing is made here."""
+        raise AssertionError("windows are of nobody's request")
+
     def changed(self, segments: int) -> None:
         """So many segments were added."""
         self._segments += segments
+
+
+def all_but(batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+    """All segments of a batch but those that are withdrawn; None: all of them."""
+    if not withdrawn:
+        return None
+    news = np.ones(len(batch), np.bool_)
+    news[list(withdrawn)] = False
+    return news

@@ -1,5 +1,4 @@
-"""What a task holds for one share of its groups: windows, or the rows of a join; and which keys it
-has seen."""
+"""What a task holds for one share of its groups: its operator, and which keys it has seen."""
 
 from __future__ import annotations
 
@@ -8,52 +7,56 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import field
 
-from onyx.flow.groups.keys import SHARDS, shard_of
+from onyx.flow.groups.keys import SHARDS
+from onyx.keystate.buckets import InMemory
 from onyx.keystate.groups import Shards
 from onyx.keystate.uniqueness import UniqueKeys
+from onyx.operators.context import OperatorContext
+from onyx.operators.table import operator_of
+from onyx.program.operator import Operator
 from onyx.program.program import Program
-from onyx.program.streams.state import JoinedStreams
 from onyx.state.chunks import ShardChange
 from onyx.state.shard_state import ShardState
-from onyx.windows.compiled import ROWS_PAGE_MAX
-from onyx.windows.task_windows import TaskWindows
 
 
 class Contents(msgspec.Struct):
     """The state of one bucket of a task, and which keys it has seen."""
 
-    held: TaskWindows | JoinedStreams
+    operator: Operator
+    shard_of: Shards
     shards: Sequence[int]
     unique: dict[int, UniqueKeys] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, program: Program, bucket: int, buckets: int) -> Contents:
-        """The contents of one of so many buckets."""
-        its = program.stateful
+        """The contents of one of so many buckets, to be restored."""
+        its = program.operator
         assert its is not None, "asked before"
-        shards = [each for each in range(SHARDS) if each % buckets == bucket]
-        found = cls(_held(program), shards if its.is_split else [0])
-        for shard in found.shards:
-            found.held.restore(shard, [])
-        return found
+        own = [each for each in range(SHARDS) if each % buckets == bucket] if its.is_split else [0]
+        shard_of = its.shards()
+        context = OperatorContext(
+            program, shard_of, own, InMemory(), number=bucket, operators=buckets
+        )
+        return cls(operator_of(its, context), shard_of, own)
 
     def restore(self, shards: Mapping[int, ShardState]) -> None:
-        """Add what was read."""
+        """Add what was read, if there is anything."""
+        for shard in self.shards:
+            self.operator.restore(shard, [])
         for shard, state in shards.items():
             for records in state.records():
-                self.held.restore(shard, records)
+                self.operator.restore(shard, records)
             for keys in state.unique_keys():
                 self.unique.setdefault(shard, UniqueKeys()).restore(keys)
-        self.held.restored()
+        self.operator.restored()
 
     def resume(self, mark: int) -> None:
-        """Event time was here when the state was recorded. Of joins the records say so."""
-        if isinstance(self.held, TaskWindows):
-            self.held.resume(mark)
+        """Event time was here when the state was recorded."""
+        self.operator.resume(mark)
 
     def changes(self) -> dict[int, ShardChange]:
         """What has changed since the last time, by shard."""
-        records = self.held.take_changes()
+        records = self.operator.take_changes()
         keys = {shard: news for shard, each in self.unique.items() if (news := each.take_news())}
         return {
             shard: ShardChange(records.get(shard, ()), keys=keys.get(shard, []))
@@ -62,7 +65,7 @@ class Contents(msgspec.Struct):
 
     def whole(self) -> dict[int, ShardChange]:
         """All there is, by shard."""
-        frozen = self.held.freeze(self.shards)
+        frozen = self.operator.freeze(self.shards)
         records = {shard: frozen(shard) for shard in self.shards}
         keys = {shard: each.snapshot() for shard, each in self.unique.items()}
         return {
@@ -70,10 +73,3 @@ class Contents(msgspec.Struct):
             for shard, its in records.items()
             if its or keys.get(shard)
         }
-
-
-def _held(program: Program) -> TaskWindows | JoinedStreams:
-    if program.streams is not None:
-        return JoinedStreams(program.streams, Shards(shard_of), ROWS_PAGE_MAX)
-    assert program.windowed is not None, "windows, or a join"
-    return TaskWindows(program.windowed.compiled, shard_of)

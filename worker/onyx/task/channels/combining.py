@@ -21,8 +21,7 @@ from onyx.flow.predicates import Resolve
 from onyx.ledger.lineage import any_retried
 from onyx.model.job import Job
 from onyx.model.workflow import children
-from onyx.program.combining import Combiner, States
-from onyx.program.windows import compiled
+from onyx.operators.windowed.combining import Combiner, States, combiner_of
 from onyx.runs import taken
 from onyx.task.channels.dealing import Groupings, put_to_child, slots_of
 from onyx.task.channels.outbox import Outbox
@@ -45,12 +44,8 @@ def combiners(job: Job, task: str, resolve: Resolve) -> Combiners:
         UserError: a function of a child is not registered or not of the right kind.
     """
     entries = [job.entry(child) for child in children(job.workflow)[task]]
-    windows = {each.name: compiled(job, each.name, resolve) for each in entries if each.combine}
-    return {
-        each.name: Combiner(its, each)
-        for each in entries
-        if (its := windows.get(each.name)) is not None
-    }
+    found = {each.name: combiner_of(job, each.name, resolve) for each in entries if each.combine}
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def put_combined(

@@ -51,7 +51,7 @@ class Work(BatchWork, kw_only=True):
 
     def forget_batch(self) -> None:
         """The batch is done, or of an old allocation version."""
-        self.batch = self.leaves = self.groups = self.prepared = self.looked = self.routed = None
+        self.batch = self.leaves = self.groups = self.seen = self.routed = None
         self.returned, self.made, self.made_of, self.left = [], [], {}, None
         self.alone = False
 

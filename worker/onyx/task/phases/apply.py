@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from onyx.codec.refusals import refuse
 from onyx.program.apply import apply
-from onyx.program.keyed.apply import apply_keyed
-from onyx.program.processing.apply import apply_processor
 from onyx.task.channels.edges import Edges
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
@@ -27,23 +25,20 @@ def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Call the function, unless the leaves were kept from the last allocation version."""
     source, kept = runtime.source, work.leaves is not None
     program, keeper = runtime.program, allocation.keeper
-    if program.keyed is None and program.processing is None:
-        apply(program, work, examined=source is None or source.examined)
-    elif keeper is not None:
-        with keeper.calls.failures():
-            if program.keyed is not None:
-                apply_keyed(program, keeper, work)
-            else:
-                apply_processor(program, keeper, work, allocation.answering)
+    examined = source is None or source.examined
+    if keeper is None:
+        apply(program, work, examined)
+    else:
+        keeper.operator.apply(work, examined, allocation.answering)
         if allocation.edges is not None:
-            _settle(allocation.edges, keeper.processing.moves, work)
+            _settle(allocation.edges, keeper.operator.moves, work)
     if not kept:
         work.timer.applied()
     return ADVANCED
 
 
 def _settle(edges: Edges, moves: int, work: Work) -> None:
-    """What a processor has left goes back to its edge; control items behind what it took go on with
+    """What an operator has left goes back to its edge; control items behind what it took go on with
     the batch."""
     if work.left is not None:
         edges.settle(work.left.upstream, work.left, moves, took=work.batch is not None)

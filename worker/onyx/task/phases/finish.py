@@ -55,7 +55,7 @@ def after_batch(task: BatchTask) -> Answer:
 def _passes_leaves(program: Program, work: Work) -> bool:
     """Whether what the function made goes on: a reduce task, a join and a stage of Spark only look
     at it. What they make counts when it is sent."""
-    stays = program.entry.type == "reduce" or program.streams is not None
+    stays = program.operator is not None and program.operator.needs.absorbs
     return not stays and (program.entry.stage is None or work.own)
 
 

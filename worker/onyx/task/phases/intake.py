@@ -24,7 +24,7 @@ def read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     source, program = runtime.source, runtime.program
     if allocation.edges is not None:
         return _read_edges(runtime, allocation, allocation.edges, work)
-    if source is None and program.keeps_parents_apart:
+    if source is None and program.operator is not None and program.operator.needs.parents_apart:
         return read_apart(work, allocation.wiring.upstream, lambda: _take(runtime, allocation))
     if source is None:
         return take_deliveries(work, _living(allocation, _take(runtime, allocation)))
@@ -44,7 +44,7 @@ def _read_edges(runtime: Runtime, allocation: Allocation, edges: Edges, work: Wo
         allocation.inbox.hold(full)
         return _living(allocation, _take(runtime, allocation))
 
-    moves = 0 if allocation.keeper is None else allocation.keeper.processing.moves
+    moves = 0 if allocation.keeper is None else allocation.keeper.operator.moves
     work.batch, controls = read_edges(edges, moves, take)
     work.controls += controls
     return work.batch is not None or bool(work.controls)

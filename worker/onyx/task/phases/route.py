@@ -12,12 +12,8 @@ from onyx.flow.handling import Refused
 from onyx.flow.laps import LapLimit
 from onyx.flow.routed import Routed
 from onyx.model.job import CatalogEntry
-from onyx.program.assign import assign
-from onyx.program.keeping import keep_changes
-from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.route import route as route_batch
-from onyx.program.streams.apply import join_batch, look
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.work import Work
 from onyx.task.phases.retries import ask_again
@@ -32,10 +28,8 @@ def route(program: Program, sink: Sink | None, allocation: Allocation, work: Wor
     Raises:
         Failure: a segment has failed, and nothing takes care of it.
     """
-    if program.windowed is not None and work.leaves is not None:
-        work.prepared = prepare(program, work.leaves)
-    if program.streams is not None:
-        look(program.streams, work)
+    if allocation.keeper is not None:
+        allocation.keeper.operator.look(work)
     if program.entry.stage is not None and not work.own and work.leaves is not None:
         if sink is not None and program.handles_failures:
             _leave_out_misfits(sink, work)
@@ -65,22 +59,13 @@ def _refused(entry: CatalogEntry, allocation: Allocation, work: Work) -> Refused
 
 
 def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answer:
-    """Segments that were not applied before change the state of their windows. What fires is
-    carried out, though nothing of it is sent before it is durable. What a function with
-    state or a processor has changed counts from now on."""
-    if allocation.keeper is None:
-        return ADVANCED
-    if program.streams is not None:
-        with allocation.keeper.calls.failures():
-            join_batch(program, allocation.keeper, work)
-        return ADVANCED
-    if program.windowed is None:
-        keep_changes(allocation.keeper, work)
-        if program.keyed is not None and work.leaves is not None:
-            allocation.keeper.keyed.trim()
+    """Segments that were not applied before change the state of the task. What fires is carried
+    out, though nothing of it is sent before it is durable."""
+    keeper = allocation.keeper
+    if keeper is None:
         return ADVANCED
     if work.partials:
         program.metrics.batch(sum(map(len, work.partials)), 0)
-        merge_partials(allocation.keeper, work, partial(ask_again, allocation))
-    assign(program, allocation.keeper, work)
+        merge_partials(keeper, work, partial(ask_again, allocation))
+    keeper.operator.change(work)
     return ADVANCED

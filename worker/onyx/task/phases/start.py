@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from onyx.model.tables import looked_up
-from onyx.program.building import with_functions
+from onyx.operators.building import with_functions
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
 from onyx.program.program import Program, event_of
@@ -88,7 +88,7 @@ def _nothing_to_do(program: Program) -> frozenset[Phase]:
         Phase.AFTER_READ_BATCH: program.observed,
         Phase.LOOK_UP: program.kept is not None,
         Phase.AFTER_APPLY_FN: program.lifecycles.has("after_apply_fn"),
-        Phase.ASSIGN_WINDOWS: program.stateful is not None,
+        Phase.ASSIGN_WINDOWS: program.operator is not None,
     }
     return frozenset(phase for phase, somebody in there_for.items() if not somebody)
 

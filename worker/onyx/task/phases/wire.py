@@ -10,6 +10,7 @@ from __future__ import annotations
 from onyx.flow.groups.checks import GroupChecks
 from onyx.ids import TaskName
 from onyx.model.tables import read_of
+from onyx.model.workflow import ordered_parents
 from onyx.replica.state import Replica
 from onyx.task.acking.sender import AckSender
 from onyx.task.batch_task import BatchTask
@@ -70,11 +71,11 @@ def _allocation(runtime: Runtime, wiring: Wiring, replica: Replica) -> Allocatio
 
 
 def _edges(runtime: Runtime, wiring: Wiring) -> Edges | None:
-    its = runtime.program.processing
-    if its is None:
+    its = runtime.program.operator
+    if its is None or not its.needs.inbox:
         return None
-    parents = [TaskName(each.task) for each in its.parents]
-    return Edges(parents, wiring.upstream, runtime.clock)
+    parents = ordered_parents(runtime.program.job.workflow, runtime.task)
+    return Edges([TaskName(each) for each in parents], wiring.upstream, runtime.clock)
 
 
 def _lookups(runtime: Runtime, wiring: Wiring, replica: Replica) -> Lookups | None:

@@ -16,10 +16,9 @@ import msgspec
 
 from onyx.flow.batch import EncodedRun, Segments
 from onyx.keystate.groups import Shards
+from onyx.keystate.pages import Pages
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
-from onyx.program.held_kinds import HeldKinds
-from onyx.program.trigger_calls import TriggerCalls
 from onyx.runs import Numbers, array_of
 from onyx.seams import Clock
 from onyx.settings import StateSettings
@@ -32,7 +31,6 @@ from onyx.task.state.held_acks import HeldAcks
 from onyx.task.state.held_answers import Held, HeldAnswers
 from onyx.task.state.runs import run_of
 from onyx.task.state.task_state import TaskState
-from onyx.windows.firing import Pages
 from onyx.windows.watermarks import Mark, moved
 
 
@@ -45,16 +43,14 @@ class Moment(msgspec.Struct):
     since_s: float
 
 
-class StateKeeper(HeldKinds):
-    """Not thread-safe. Implements `program.folding.Folding`, `program.keeping.Keeping` and what
-    extends it for functions with state, processors and joins."""
+class StateKeeper:
+    """Keeps the state of a task on a peer. Not thread-safe. Implements `Keeper`."""
 
     def __init__(
         self,
         state: TaskState,
         shards: Shards,
         emissions: Emissions,
-        calls: TriggerCalls,
         appends: Appends,
         clock: Clock,
         settings: StateSettings,
@@ -62,13 +58,12 @@ class StateKeeper(HeldKinds):
     ) -> None:
         """`held_acks`: where requests may wait for what the task makes."""
         self.state = state
-        self.held, self.closed, self.shards = state.held, state.closed, state.shards
+        self.operator, self.closed, self.shards = state.operator, state.closed, state.shards
         self.appends = appends
         self.clock = clock
         self.settings = settings
         self.shard_of = shards
         self.emissions = emissions
-        self.calls = calls
         self.firing: Moment | None = None
         """What fires at one moment and is not through."""
         self.timers_from_s = 0.0
@@ -94,7 +89,7 @@ class StateKeeper(HeldKinds):
     def leave(self) -> None:
         """The task ends, or its job is allocated anew: answers that wait are not given."""
         self.answers.give_up()
-        self.held.close()
+        self.operator.close()
 
     # --- while a batch is worked on -------------------------------------------------------------
 
@@ -120,7 +115,7 @@ class StateKeeper(HeldKinds):
     @property
     def may_advance(self) -> bool:
         """Whether event time may go on: all that came before has come to its end."""
-        return self.firing is None and not self._awaited and not self.held.unfinished
+        return self.firing is None and not self._awaited and not self.operator.unfinished
 
     def unapplied(self, batch: Tracked) -> Mask | None:
         """Which segments have not been applied yet; nothing changes. None: all of them."""
@@ -180,7 +175,7 @@ class StateKeeper(HeldKinds):
         Args:
             mark: where the task is, all that fires because of it included.
         """
-        mark = moved(mark, self.held.passed_on)
+        mark = moved(mark, self.operator.passed_on)
         if not self._marks or self._marks[-1][1] != mark:
             self._marks.append((self.emissions.added, mark))
         released = None
@@ -236,7 +231,7 @@ class StateKeeper(HeldKinds):
             chunk = self.state.snapshot(emitted, self.emissions)
         else:
             chunk = self.state.changes(emitted, settled)
-        self._pace.begun(self.held.rest_s)
+        self._pace.begun(self.operator.rest_s)
         # All of it at the same moment as the chunk: values of a batch that it does not hold would
         # be acked although the batch is not durable.
         values, self._values = self._values, []
@@ -244,8 +239,8 @@ class StateKeeper(HeldKinds):
         again, self._again = self._again, False
         self.appends.begin(
             chunk,
-            self.held.take_files(),
-            Append(values, emitted, settled, again, self.held.unfinished),
+            self.operator.take_files(),
+            Append(values, emitted, settled, again, self.operator.unfinished),
         )
         return True
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from onyx.keystate.pages import Pages
 from onyx.keystate.uniqueness import Filters
 from onyx.ledger.applied import Mask
+from onyx.program.operator import Operator
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
 from onyx.task.state.applied_ids import AppliedIds, Tracked, without
 from onyx.task.state.chunks import NO_COLUMNS, Whole, stored
 from onyx.task.state.emissions import Emissions, Taken
-from onyx.windows.firing import Pages
-from onyx.windows.stateful import Stateful
 
 
 class TaskState:
-    """Windows or state by key; keys that were seen, what was applied, and the watermark."""
+    """An operator; keys that were seen, what was applied, and the watermark."""
 
     def __init__(
-        self, held: Stateful, recovered: Recovered, exactly_once: bool, filters: Filters
+        self, operator: Operator, recovered: Recovered, exactly_once: bool, filters: Filters
     ) -> None:
         """`filters`: of the task's uniqueness key."""
-        self.held = held
+        self.operator = operator
         self.shards = sorted(recovered.shards)
         self.closed = {n for n, state in recovered.shards.items() if state.closed}
         """Shards that have fired for the last time."""
@@ -33,12 +33,12 @@ class TaskState:
         self._advanced_to: int | None = None
         self._newly_closed: set[int] = set()
         for shard, state in recovered.shards.items():
-            held.restore(shard, [])  # without state as well: its watermark is kept
+            operator.restore(shard, [])  # without state as well: its watermark is kept
             for records in state.records():
-                held.restore(shard, records)
+                operator.restore(shard, records)
             for keys in state.unique_keys():
                 filters.restore(shard, keys)
-        held.restored()
+        operator.restored()
 
     def fresh(self, batch: Tracked, withdrawn: Sequence[int]) -> Mask | None:
         """Which segments have not been applied yet, as `AppliedIds.fresh`."""
@@ -73,7 +73,7 @@ class TaskState:
         self._advanced_to = watermark
         if self._watermark is None or watermark > self._watermark:
             self._watermark = watermark
-        return self.held.advance(watermark)
+        return self.operator.advance(watermark)
 
     def close(self, shard: int) -> None:
         """It has fired for the last time."""
@@ -87,7 +87,7 @@ class TaskState:
             emitted: what is new of emissions.
             settled: by shard, positions of emissions below which nothing is sent again.
         """
-        records = self.held.take_changes()
+        records = self.operator.take_changes()
         keys = self._filters.take_news()
         closed, self._newly_closed = self._newly_closed, set()
         forgotten = {} if self.applied is None else self.applied.take_forgotten()
@@ -126,7 +126,7 @@ class TaskState:
                 closed=shard in self.closed,
             )
         columns = _NOTHING if self.applied is None else self.applied.columns()
-        whole = Whole(shards, self.held.freeze(self.shards), self._filters.freeze())
+        whole = Whole(shards, self.operator.freeze(self.shards), self._filters.freeze())
         return Chunk(whole, *columns, watermark=self._watermark)
 
 

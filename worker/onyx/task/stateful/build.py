@@ -1,18 +1,21 @@
-"""The windows or the state by key of a task, built of what its peer has taken over."""
+"""The keeper of the state of a task, and its operator, built of what the peer has taken over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
-from onyx.flow.groups.keys import shard_of
 from onyx.keystate.groups import Shards
 from onyx.model.requests import asked_for
 from onyx.model.workflow import loop_of
 from onyx.on_demand import OnDemand
+from onyx.operators.context import OperatorContext
+from onyx.operators.table import operator_of
+from onyx.program.definition import Definition
 from onyx.program.program import Program
-from onyx.program.trigger_calls import calls_of
 from onyx.settings import StateSettings
 from onyx.state.local.spilled import holder
 from onyx.state.local.spilled_keys import filters
@@ -25,7 +28,6 @@ from onyx.task.state.held_acks import HeldAcks
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.state.runs import run_of
 from onyx.task.state.task_state import TaskState
-from onyx.task.stateful.held import held_by, only_shard
 from onyx.windows.running import Make
 
 PART_INTERVAL_S = 1.0
@@ -33,6 +35,7 @@ PART_INTERVAL_S = 1.0
 faster."""
 PART_ROWS_MAX = 500_000
 
+_MAPPED: OnDemand[Callable[[StateSettings], Any]] = OnDemand("onyx.task.stateful.mapped:mapped")
 _MAKE_BY_SPARK: OnDemand[Callable[[Runtime, Wiring], Make]]
 _MAKE_BY_SPARK = OnDemand("onyx.task.stateful.by_spark:make_by_spark")
 
@@ -42,45 +45,66 @@ def keeper_of(
 ) -> StateKeeper:
     """With the whole state, which takes its time; so not on a thread that tasks share."""
     services, task, program = runtime.services, runtime.task, runtime.program
-    its = program.stateful
+    its = program.operator
     assert its is not None, "asked of a task with state"
-    shards = Shards(shard_of if its.is_split else only_shard)
+    settings, shards = services.settings.state, its.shards()
+    context = _context(runtime, wiring, its, shards, sorted(recovered.shards))
+    operator = operator_of(its, context)
     timeout_s = program.entry.pending_timeout / 1000
-    elsewhere = _MAKE_BY_SPARK.load()(runtime, wiring) if _has_any_by_spark(program) else None
-    state = services.settings.state
-    states = holder(state)
-    held = held_by(runtime, wiring, shards, sorted(recovered.shards), states, elsewhere)
-    exactly_once = program.job.guarantee == "exactly-once"
     emissions = Emissions(task, first, services.clock, timeout_s, runtime.assignment.retry_delay)
     for shard, each in recovered.shards.items():
         runs = [run_of(run.segments, run.child) for run in each.emitted]
         emissions.restore(shard, each.settled, runs)
-    return StateKeeper(
-        TaskState(held, recovered, exactly_once, filters(state, states)),
+    exactly_once = program.job.guarantee == "exactly-once"
+    unique = filters(settings, context.holder)
+    keeper = StateKeeper(
+        TaskState(operator, recovered, exactly_once, unique),
         shards,
         emissions,
-        calls_of(program),
         Appends(recovered.log, services.background, services.clock),
         services.clock,
-        state if elsewhere is None else _spooling(state),
-        _held_acks(program, emissions),
+        _spooling(settings) if its.needs.engine else settings,
+        _held_acks(program, its, emissions),
+    )
+    operator.begin(program, keeper)
+    return keeper
+
+
+def _context(
+    runtime: Runtime, wiring: Wiring, its: Definition, shards: Shards, own: Sequence[int]
+) -> OperatorContext:
+    settings = runtime.services.settings.state
+    rows_max = settings.memory_extents_max
+    return OperatorContext(
+        program=runtime.program,
+        shards=shards,
+        own=own,
+        holder=holder(settings),
+        page_max=settings.firings_page_max,
+        keep_rows=(lambda: _MAPPED.load()(settings)) if rows_max else None,
+        memory_rows_max=rows_max,
+        make_elsewhere=_MAKE_BY_SPARK.load()(runtime, wiring) if its.needs.engine else None,
+        number=wiring.rank,
+        operators=wiring.task_peers,
+        ended=partial(_ended, runtime),
+        durable=runtime.delivery.durable,
     )
 
 
-def _held_acks(program: Program, emissions: Emissions) -> HeldAcks | None:
-    """Where requests may come from, and no window is in between: what a window emits belongs to
-    nobody's request."""
+def _ended(runtime: Runtime) -> Collection[str]:
+    # Where nothing is accounted for, a source has ended when it has read all. What it has sent may
+    # still be on its way.
+    if not runtime.delivery.durable:
+        return ()
+    return runtime.services.replica().run(runtime.job_id).exhausted_inputs
+
+
+def _held_acks(program: Program, its: Definition, emissions: Emissions) -> HeldAcks | None:
+    """Where requests may come from, and what the operator emits belongs to them."""
     job, task = program.job, program.task
-    if program.windowed is not None or emissions.first_partition is None:
-        return None
-    if task not in asked_for(job):
+    if not its.needs.answers or emissions.first_partition is None or task not in asked_for(job):
         return None
     return HeldAcks(emissions, in_a_loop=bool(loop_of(job, task)))
-
-
-def _has_any_by_spark(program: Program) -> bool:
-    its = program.windowed
-    return its is not None and any(each.window.engine != "peers" for each in its.compiled.windows)
 
 
 def _spooling(settings: StateSettings) -> StateSettings:

@@ -28,7 +28,7 @@ def end(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
     if left and keeper.ready_to_fire:
         if not _end_is_known(runtime, keeper):
             return False
-        _complete(keeper, left if keeper.held.at_once else left[:COMPLETED_AT_ONCE])
+        _complete(keeper, left if keeper.operator.at_once else left[:COMPLETED_AT_ONCE])
         return True
     if keeper.emissions.wants_flush(ends=True):
         allocation.outbox.broadcast(FLUSH)
@@ -43,11 +43,11 @@ def end(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
 
 
 def _end_is_known(runtime: Runtime, keeper: StateKeeper) -> bool:
-    """Whether timers, if there are any, know where event time ends. The last watermark says so as
-    well, but may come after the end or not at all, while inputs store it before they end."""
-    its, job = runtime.program.keyed, runtime.program.job
-    if its is None or its.on_timer is None or keeper.keyed.end_is_known:
+    """Whether the operator knows where event time ends, if that matters to it. Inputs store it
+    before they end."""
+    if keeper.operator.end_is_known:
         return True
+    job = runtime.program.job
     above = ancestors(job.workflow, runtime.task)
     inputs = [TaskName(task) for task in sorted(above) if job.entry(task).type == "input"]
 
@@ -56,7 +56,7 @@ def _end_is_known(runtime: Runtime, keeper: StateKeeper) -> bool:
 
     found = runtime.assignment.background.poll("end of event time", read)
     if found is not None:
-        keeper.keyed.ends_at(*found)
+        keeper.operator.ends_at(*found)
     return found is not None
 
 
@@ -73,7 +73,7 @@ def _complete(keeper: StateKeeper, shards: list[int]) -> None:
         for shard in shards:
             keeper.close(shard)
 
-    fire(keeper, lambda: keeper.held.complete(shards, now_ms), through)
+    fire(keeper, lambda: keeper.operator.complete(shards, now_ms), through)
 
 
 def _propose_exhausted(assignment: Assignment, keeper: StateKeeper) -> None:
@@ -88,6 +88,6 @@ def _propose_exhausted(assignment: Assignment, keeper: StateKeeper) -> None:
 
 def _fed_no_more(runtime: Runtime, allocation: Allocation) -> bool:
     exhausted = runtime.services.replica().run(runtime.job_id).exhausted_inputs
-    its = runtime.program.stateful
+    its = runtime.program.operator
     ended = its is not None and bool(exhausted) and all(s in exhausted for s in its.fed_by)
     return runtime.delivery.fed_no_more(allocation.ends, ended)

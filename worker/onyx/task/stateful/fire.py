@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onyx.program.firing import carry_out
+from onyx.keystate.pages import PENDING, Pages, weight
+from onyx.program.operator import carry_out
 from onyx.task.state.keeper import Moment, StateKeeper
-from onyx.windows.firing import PENDING, Pages, many
 
 
 def _nothing() -> None:
@@ -31,7 +31,7 @@ def fire(
         through: called when all of it has been carried out.
     """
     assert keeper.firing is None, "one moment after the other"
-    with keeper.calls.failures():
+    with keeper.operator.failures():
         keeper.firing = Moment(runs(), through, keeper.clock.monotonic_s())
     _page(keeper)
 
@@ -54,12 +54,12 @@ def _page(keeper: StateKeeper) -> bool:
     """False if it is being computed elsewhere, and nothing was done."""
     firing, count = keeper.firing, 0
     assert firing is not None, "something fires"
-    with keeper.calls.failures():
+    with keeper.operator.failures():
         for run in firing.runs:
             if run is PENDING:
                 return count > 0
             carry_out(keeper, run)
-            count += many(run)
+            count += weight(run)
             if count >= keeper.settings.firings_page_max or keeper.emissions.full:
                 return True
         keeper.firing = None

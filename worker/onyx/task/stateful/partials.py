@@ -33,9 +33,9 @@ def merge_partials(keeper: StateKeeper, work: Work, ask_again: AskAgain) -> None
 def _merge(keeper: StateKeeper, partial: Partial, ask_again: AskAgain) -> None:
     unapplied = keeper.unapplied(partial)
     records = [each for each in decode_records(partial.states) if isinstance(each, StatesRecord)]
-    if unapplied is None and not keeper.windows.any_late(records):
+    if unapplied is None and keeper.operator.takes(records):
         keeper.fresh(partial, ())
-        keeper.windows.merge(records)
+        keeper.operator.merge(records)
         keeper.changed(len(partial))
         keeper.withhold(partial.roots, partial.ids)
         return

@@ -25,7 +25,7 @@ from onyx.task.user_code import run_beside
 
 def recover_windows(runtime: Runtime, allocation: Allocation) -> bool:
     """Take over the shards of this peer; False while the job waits for it."""
-    its, delivery = runtime.program.stateful, runtime.delivery
+    its, delivery = runtime.program.operator, runtime.delivery
     if its is None or allocation.keeper is not None:
         return True
     shards = SHARDS if its.is_split else 1
@@ -50,8 +50,9 @@ def recover_windows(runtime: Runtime, allocation: Allocation) -> bool:
 def _keeper(
     runtime: Runtime, wiring: Wiring, first: int | None, recovered: Recovered
 ) -> StateKeeper:
-    """In the background. A processor begins there, which is code of the user's."""
+    """In the background. Some operators begin there with code of the user's."""
     make = partial(keeper_of, runtime, wiring, first, recovered)
-    if runtime.program.processing is None:
+    its = runtime.program.operator
+    if its is None or not its.needs.user_code_at_start:
         return make()
     return run_beside(runtime.assignment, Phase.RECOVER.value, make)

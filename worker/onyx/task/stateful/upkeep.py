@@ -53,7 +53,7 @@ def tend(runtime: Runtime, allocation: Allocation, idle: bool, tick: bool, ends:
         return False
     moved = next_page(keeper) if keeper.firing is not None else tick and _tick(keeper)
     durable = _ack_durable(runtime, allocation, keeper)
-    if ends and not durable and keeper.firing is None and not keeper.held.unfinished:
+    if ends and not durable and keeper.firing is None and not keeper.operator.unfinished:
         moved |= end(runtime, allocation, keeper)
     return keeper.cut(idle) or moved or durable or keeper.emissions.waiting
 
@@ -82,13 +82,13 @@ def _ack_durable(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) 
 
 
 def _tick(keeper: StateKeeper) -> bool:
-    due_ms, clock = keeper.held.next_tick_ms, keeper.clock
+    due_ms, clock = keeper.operator.next_tick_ms, keeper.clock
     now_ms = clock.wall_ms() if due_ms is not None else 0
     if due_ms is None or now_ms < due_ms or keeper.emissions.full:
         return False
-    if clock.monotonic_s() < keeper.timers_from_s and not keeper.held.unfinished:
+    if clock.monotonic_s() < keeper.timers_from_s and not keeper.operator.unfinished:
         return False
-    fire(keeper, lambda: keeper.held.tick(now_ms))
+    fire(keeper, lambda: keeper.operator.tick(now_ms))
     return True
 
 
@@ -114,7 +114,7 @@ def blocked(keeper: StateKeeper | None) -> bool:
     out, an item of a processor to be finished, or too much was emitted that has not arrived."""
     if keeper is None:
         return False
-    unfinished = keeper.firing is not None or keeper.held.unfinished
+    unfinished = keeper.firing is not None or keeper.operator.unfinished
     return unfinished or keeper.emissions.full
 
 

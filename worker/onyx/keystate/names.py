@@ -1,0 +1,15 @@
+"""Names under which operators record what belongs to all groups of a task, beside its windows and
+states. They are no names that a job can give."""
+
+TIMERS = ".timers"
+"""The timers of a function."""
+TOUCHED = ".touched"
+"""When the states of a group have changed last."""
+JOINED = ".join"
+"""The rows of a join of two streams."""
+SNAPSHOT = "snapshot"
+"""The entries of snapshots of a processor."""
+UNFINISHED = ".unfinished"
+"""An item of a processor of which not all that it makes has been sent."""
+ENDS = ".ends"
+"""What has ended, as far as a processor knows."""

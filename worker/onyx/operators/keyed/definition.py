@@ -1,0 +1,58 @@
+"""What a function with state runs besides, worked out once from its job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onyx.flow.groups.getters import key_getter
+from onyx.flow.predicates import Resolve
+from onyx.model.job import Job
+from onyx.model.requests import asked_for
+from onyx.model.state_types import StateType, parse_state_type
+from onyx.model.workflow import sources_above
+from onyx.program.definition import Definition, Needs
+
+
+class KeyedFunction(Definition, frozen=True, kw_only=True):
+    """What a function with state runs besides."""
+
+    states: Mapping[str, StateType]
+    ttl_ms: int | None
+    """After this time without a change a group loses its states."""
+    on_timer: Callable[..., Any] | None
+    on_timer_name: str = ""
+    tells_apart: bool = False
+    """Whether it is noted what was made of which segment: what becomes of it further on is of use
+    to the request that has brought the segment."""
+
+    words = "state"
+
+    @property
+    def needs(self) -> Needs:
+        """Timers fire until the end of event time."""
+        return Needs(end_of_time=self.on_timer is not None)
+
+
+def keyed_function(job: Job, task: str, resolve: Resolve) -> KeyedFunction | None:
+    """The state of a task; None when it has none.
+
+    Raises:
+        UserError: a function is not registered.
+    """
+    entry = job.entry(task)
+    if entry.state is None:
+        return None
+    group_key = key_getter(entry, resolve)
+    assert group_key is not None, "the rules ask for groups"
+    return KeyedFunction(
+        task=task,
+        states={name: parse_state_type(each) for name, each in entry.state.items()},
+        ttl_ms=entry.state_ttl,
+        group_key=group_key,
+        unique_key=entry.uniqueness_key if entry.deduplicate else None,
+        fed_by=frozenset(sources_above(job, task)),
+        on_timer=None if entry.on_timer is None else resolve(entry.on_timer),
+        on_timer_name=entry.on_timer or "",
+        tells_apart=task in asked_for(job),
+    )

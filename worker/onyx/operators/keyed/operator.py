@@ -1,0 +1,137 @@
+"""A function with state over a batch.
+
+It is called before the batch is routed, because what it raises has to be routed. A segment that has
+failed has changed nothing, so it may come again. What the function makes is kept apart: it is sent
+as what begins new trees, when what the function has changed is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from onyx.codec.returns import size_bytes
+from onyx.errors import contained
+from onyx.flow.batch import Indices, Segment, as_dicts
+from onyx.flow.leaves import Leaves
+from onyx.flow.segment_failure import SegmentFailure
+from onyx.keystate.coded import Keyed, rows
+from onyx.operators.context import OperatorContext
+from onyx.operators.keyed.definition import KeyedFunction
+from onyx.operators.keyed.keyed_states import KeyedStates
+from onyx.operators.keyed.over_columns import over_columns
+from onyx.program.answering import NOBODY, Answering
+from onyx.program.batch_work import BatchWork
+from onyx.program.fitting import fit
+from onyx.program.operator import keep_made
+from onyx.program.prepare import read_groups
+from onyx.returning import Returned, collecting, lost, one_by_one
+from onyx.windows.prepared import unique_values
+
+
+class KeyedOperator(KeyedStates):
+    """A function with state by key."""
+
+    def apply(self, work: BatchWork, examined: bool, answering: Answering = NOBODY) -> None:
+        """Call the function for each segment of the batch that has not been applied, or once for
+        their columns."""
+        batch, program = work.batch, self.program
+        if batch is None or work.leaves is not None:
+            return
+        with self.failures():
+            groups = read_groups(program, batch)
+            assert groups is not None, "a task with state is grouped"
+            unapplied = self.keeper.unapplied(batch)
+            where = np.arange(len(batch)) if unapplied is None else np.flatnonzero(unapplied)
+            if program.takes == "arrow":
+                called = over_columns(self, work, groups, where)
+            else:
+                called = self._over_segments(work, groups, where)
+            work.leaves, work.returned = called
+            work.returned += lost(program.job.ack_returns, unapplied)
+            if program.observed:
+                program.event["results"] = work.made_as_given
+
+    def change(self, work: BatchWork) -> None:
+        """What the function has changed counts from now on."""
+        keep_made(self.keeper, work)
+        if work.leaves is not None:
+            self.trim()
+
+    def _over_segments(
+        self, work: BatchWork, groups: Keyed, where: Indices
+    ) -> tuple[Leaves, list[Returned]]:
+        assert work.batch is not None, "asked before"
+        _, kept, failures = fit(self.program, work.batch.segments)
+        misfits = [each for each in failures if each[0] in where]
+        if kept is not None:
+            where = np.intersect1d(where, kept)
+        segments = as_dicts(work.batch.segments)
+        with collecting(self.program.job.ack_returns, len(segments), size_bytes) as returned:
+            calls = _Calls(self)
+            raised = calls.over(segments, rows(groups), where.tolist())
+        work.made += calls.made.items()
+        work.made_of = calls.made_of
+        failed = sorted([*misfits, *raised], key=itemgetter(0))
+        return Leaves([], np.empty(0, dtype=np.intp), None, failed), returned
+
+
+def keyed_operator(its: KeyedFunction, context: OperatorContext) -> KeyedOperator:
+    """The states of a function, with nothing in them."""
+    program = context.program
+    params = program.event["params"]
+    return KeyedOperator(its, params, context.shards, context.holder, program.clock)
+
+
+class _Calls:
+    """The calls of the function for one batch."""
+
+    def __init__(self, operator: KeyedOperator) -> None:
+        its, fn = operator.its, operator.program.fn
+        assert fn is not None, "asked before"
+        self._fn = fn
+        self._task, self._unique_key = its.task, its.unique_key
+        self._keeper, self._operator = operator.keeper, operator
+        self._shard_of = self._keeper.shard_of
+        self._now_ms = self._keeper.clock.wall_ms()
+        self._tells_apart = its.tells_apart
+        self._index = 0
+        self.made: dict[int, list[Segment]] = {}
+        self.made_of: dict[int, list[int]] = {}
+        """By shard, what was made of which segment."""
+
+    def over(
+        self, segments: list[Segment], groups: Sequence[Any], where: Sequence[int]
+    ) -> list[SegmentFailure]:
+        """Call it for the segments at some indices; what it has raised."""
+        failures: list[SegmentFailure] = []
+        call = self._call if self._unique_key is None else self._call_once
+        chosen = frozenset(where) if len(where) < len(segments) else None
+        for index, segment in enumerate(one_by_one(segments)):
+            if chosen is not None and index not in chosen:
+                continue
+            self._index = index
+            try:
+                call(groups[index], segment)
+            except BaseException as raised:
+                failures.append((index, contained(raised)))
+        return failures
+
+    def _call(self, group: Any, segment: Segment) -> None:
+        made = self._operator.call(self._fn, group, segment, self._now_ms)
+        if made:
+            shard = self._shard_of[group]
+            self.made.setdefault(shard, []).extend(made)
+            if self._tells_apart:
+                self.made_of.setdefault(shard, []).extend([self._index] * len(made))
+
+    def _call_once(self, group: Any, segment: Segment) -> None:
+        """If no segment with its uniqueness key has been applied."""
+        shard = self._shard_of[group]
+        (value,) = unique_values(self._task, self._unique_key or "", [segment])
+        if not self._keeper.has_seen(shard, value):
+            self._call(group, segment)
+            self._keeper.first_seen([shard], [value])

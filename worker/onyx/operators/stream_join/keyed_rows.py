@@ -1,0 +1,113 @@
+"""Rows with what they are found by: the hash of their key, and their time.
+
+Rows are put in order, chosen and merged by their numbers alone. The segments and keys lie as they
+came, and are moved only to be put behind others, or when most of them are of no use any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from onyx.flow.arrays import U64, Indices, Mask
+from onyx.flow.columns.compute import pc
+from onyx.flow.groups.hashes import combined_hashes
+from onyx.operators.stream_join.spans import Times
+
+
+class KeyedRows(msgspec.Struct, frozen=True):
+    """Rows of one side. None of the keys is null or has a part that is."""
+
+    hashes: U64
+    times: Times
+    shards: Indices
+    where: Indices
+    """For each row where its key and its segment lie."""
+    keys: tuple[pa.Array, ...]
+    """A column for each part of the key, of ints or text (`joins.keys.apart`)."""
+    segments: pa.RecordBatch
+    """The segments, in the form in which they are stored."""
+
+    @staticmethod
+    def of(
+        keys: Sequence[pa.Array], times: Times, shards: Indices, segments: pa.RecordBatch
+    ) -> KeyedRows:
+        """Rows with their hashes, where they lie."""
+        where = np.arange(len(times))
+        return KeyedRows(combined_hashes(keys), times, shards, where, tuple(keys), segments)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def take(self, chosen: Indices) -> KeyedRows:
+        """Some of them. No segment is moved."""
+        return KeyedRows(
+            self.hashes[chosen],
+            self.times[chosen],
+            self.shards[chosen],
+            self.where[chosen],
+            self.keys,
+            self.segments,
+        )
+
+    def packed(self) -> KeyedRows:
+        """These rows, with their segments in order and no others beside them."""
+        where = pa.array(self.where)
+        return KeyedRows(
+            self.hashes,
+            self.times,
+            self.shards,
+            np.arange(len(self)),
+            tuple(each.take(where) for each in self.keys),
+            self.segments.take(where),
+        )
+
+    @property
+    def sparse(self) -> bool:
+        """Whether most segments that lie here are those of other rows."""
+        return 2 * len(self) < int(self.segments.num_rows)
+
+    def chosen(self, rows: Indices) -> pa.RecordBatch:
+        """The segments of some rows, which may repeat."""
+        return self.segments.take(pa.array(self.where[rows]))
+
+    @property
+    def form(self) -> Hashable:
+        """What rows have in common that can be put together."""
+        return tuple(each.type for each in self.keys), self.segments.schema
+
+
+def together(parts: Sequence[KeyedRows]) -> KeyedRows:
+    """The rows of several of one form."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = [each.segments.num_rows for each in parts]
+    starts = np.cumsum([0, *sizes[:-1]])
+    keys = zip(*(each.keys for each in parts), strict=True)
+    return KeyedRows(
+        np.concatenate([each.hashes for each in parts]),
+        np.concatenate([each.times for each in parts]),
+        np.concatenate([each.shards for each in parts]),
+        np.concatenate([each.where + start for each, start in zip(parts, starts, strict=True)]),
+        tuple(map(pa.concat_arrays, keys)),
+        pa.concat_batches([each.segments for each in parts]),
+    )
+
+
+def same_keys(mine: KeyedRows, i: Indices, others: KeyedRows, j: Indices) -> Mask | None:
+    """Which pairs of rows have the same key, of those that have the same hash; None: all."""
+    pairs = list(zip(mine.keys, others.keys, strict=True))
+    if len(pairs) == 1 and all(kinds.is_int64(each.type) for each in pairs[0]):
+        return None  # no two ints have the same hash
+    found = np.ones(len(i), np.bool_)
+    here, there = pa.array(mine.where[i]), pa.array(others.where[j])
+    for one, other in pairs:
+        if kinds.is_int64(one.type) != kinds.is_int64(other.type):
+            return np.zeros(len(i), np.bool_)
+        equal = pc.equal(one.take(here), other.take(there))
+        found &= equal.to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,1 @@
+"""Windows: segments go into extents, and triggers say when these are emitted."""

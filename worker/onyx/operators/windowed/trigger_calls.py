@@ -1,0 +1,171 @@
+"""Calling the user's `sync` and `emit` when a trigger fires.
+
+Whoever reads an error of theirs must find the trigger in the job and the line in the code, so the
+message has both. It has nothing of the state, which is the user's data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from onyx.codec.refusals import refused
+from onyx.codec.refused_rows import refused_rows
+from onyx.errors import UserError, UserFunctionError, describe_type
+from onyx.flow.batch import Segment
+from onyx.flow.columnar import result_columns
+from onyx.flow.columns.record_batch import Columns
+from onyx.model.job import Trigger
+from onyx.model.kinds import EMIT_ROWS
+from onyx.program.failure import blamed
+from onyx.windows.firing import Firing, FiringRows
+from onyx.windows.firing_rows import in_rows, row_of
+
+Function = Callable[..., Any]
+Emitted = tuple[Firing, list[Segment]]
+"""What one firing has emitted."""
+Where = Callable[[], str]
+"""What is at fault, worked out only when something is."""
+
+
+class TriggerCalls:
+    """The trigger calls of one task."""
+
+    def __init__(self, functions: Mapping[str, Function], event: Any, columns: bool) -> None:
+        """
+        Args:
+            functions: those that triggers name.
+            event: handed on to each of them.
+            columns: whether the task takes columns.
+        """
+        self._functions = functions
+        self._event = event
+        self._columns = columns
+
+    def take_rows(self, trigger: Trigger) -> bool:
+        """Whether the functions of a trigger take many groups at once."""
+        return in_rows(trigger, self._columns)
+
+    def sync(self, firing: Firing) -> None:
+        """Call the trigger's `sync`, if it has one.
+
+        Raises:
+            UserFunctionError: it has raised.
+        """
+        name = firing.trigger.sync
+        if name is not None:
+            self._call_one(name, partial(_where, firing.trigger, "sync", name), firing)
+
+    def emit(self, firing: Firing) -> list[Segment]:
+        """The segments that the trigger's `emit` gives, for `checked`; none without one.
+
+        Raises:
+            UserFunctionError: it has raised, gave something else, or takes columns, and none hold
+                this firing and those before it.
+        """
+        name = firing.trigger.emit
+        if name is None:
+            return []
+        if name == EMIT_ROWS:
+            return [row_of(firing)]
+        where = partial(_where, firing.trigger, "emit", name)
+        return _segments(where, self._call_one(name, where, firing))
+
+    def sync_rows(self, firing: FiringRows, rows: Columns) -> None:
+        """Call the trigger's `sync` with rows of a firing, if it has one.
+
+        Raises:
+            UserFunctionError: it has raised.
+        """
+        name = firing.trigger.sync
+        if name is not None:
+            where = partial(_where, firing.trigger, "sync", name)
+            self._call(name, where, firing, rows.record_batch)
+
+    def emits_as_they_are(self, firing: FiringRows) -> bool:
+        """Whether the rows of a firing are what its trigger emits, and all of them can be sent. Of
+        each shard alone it would cost more than anything else: some have a few rows."""
+        return firing.trigger.emit == EMIT_ROWS and not refused_rows(firing.rows)
+
+    def emit_rows(self, firing: FiringRows, rows: Columns) -> Columns | None:
+        """What the trigger emits for rows of a firing; None: nothing.
+
+        Raises:
+            UserFunctionError: its `emit` has raised, or gave what cannot be sent.
+        """
+        name = firing.trigger.emit
+        if name is None:
+            return None
+        where = partial(_where, firing.trigger, "emit", name)
+        made: Columns | None = rows
+        if name != EMIT_ROWS:
+            result = self._call(name, where, firing, rows.record_batch)
+            try:
+                made = result_columns(result)
+            except UserError as error:
+                raise UserFunctionError(f"{where()}: {error}") from error
+        found = [] if made is None else refused_rows(made)
+        if found:
+            raise _cannot_be_sent(where(), found[0][1])
+        return made
+
+    def _call_one(self, name: str, where: Where, firing: Firing) -> Any:
+        if firing.trigger.batch_format == "arrow":
+            raise UserFunctionError(
+                f"{where()} takes record batches (batchFormat: arrow), but the groups or states "
+                "that fire have values of types that no column holds together: make them alike, "
+                "or remove batchFormat"
+            )
+        return self._call(name, where, firing, firing.state)
+
+    def _call(self, name: str, where: Where, firing: Firing | FiringRows, state: Any) -> Any:
+        arguments = (firing.window, firing.trigger, firing.state_event(), state)
+        try:
+            return self._functions[name](self._event, *arguments)
+        except BaseException as error:
+            raise UserFunctionError(blamed(where(), error)) from error
+
+
+def _where(trigger: Trigger, key: str, name: str) -> str:
+    return f"trigger {trigger.id or trigger.type} of window {trigger.window_id}: {key} {name}"
+
+
+def _segments(where: Where, made: Any) -> list[Segment]:
+    """What an emit function returned: one segment, several or none."""
+    if made is None:
+        return []
+    found = [made] if isinstance(made, dict) else made
+    if not isinstance(found, list | tuple):
+        raise _refused(where(), describe_type(made))
+    for each in found:
+        if not isinstance(each, dict):
+            raise _refused(where(), f"{describe_type(made)} that holds {describe_type(each)}")
+    return list(found)
+
+
+def checked(emitted: Sequence[Emitted]) -> list[Segment]:
+    """All segments that were emitted, in order.
+
+    Raises:
+        UserFunctionError: one cannot be sent.
+    """
+    segments = [segment for _, made in emitted for segment in made]
+    found = refused(segments)
+    if found:
+        index, error = found[0]
+        firings = [firing for firing, made in emitted for _ in made]
+        trigger = firings[index].trigger
+        where = _where(trigger, "emit", trigger.emit or "")
+        raise _cannot_be_sent(where, error)
+    return segments
+
+
+def _cannot_be_sent(where: str, error: Exception) -> UserFunctionError:
+    return UserFunctionError(f"{where} returned a segment that cannot be sent: {error}")
+
+
+def _refused(where: str, found: str) -> UserFunctionError:
+    return UserFunctionError(
+        f"{where} returned {found}: it must return a dict, a list of dicts or None"
+    )

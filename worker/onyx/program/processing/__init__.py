@@ -1,1 +1,0 @@
-"""Tasks that are processors: what is called, in which order, and how their state is kept."""

@@ -1,1 +1,0 @@
-"""A task that joins two streams."""
