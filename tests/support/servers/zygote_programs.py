@@ -135,6 +135,7 @@ def supervises(descriptor: str) -> None:
 def begins(descriptor: str) -> None:
     """A command that is nothing else yet, so that its zygote is a fork of it: starts a program."""
     signal.signal(signal.SIGTERM, lambda *_: None)
+    sys.stderr = None  # type: ignore[assignment]  # as where it was closed
     launcher = Launcher(os.environ, [MODULE], shared=["onyx.errors"])
     program = Program(MODULE, ["facts", descriptor], os.environ, [int(descriptor)])
     child = launcher.launch(program)

@@ -68,6 +68,16 @@ def test_a_command_that_asks_or_changes_something_imports_no_part_of_a_peer(name
     assert [each for each in HEAVY if each in loaded and each not in OF_A_CLIENT] == []
 
 
+def test_a_run_imports_what_its_job_needs_and_no_endpoint_of_metrics() -> None:
+    code = "import json, sys, onyx.cli.local_run; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
+
+    unwanted = ("numpy", "pyarrow", "grpc", "prometheus_client", "http.server", "onyx.peer.group")
+    assert "onyx.processes.supervisor" in loaded
+    assert [each for each in unwanted if each in loaded] == []
+
+
 ON_DEMAND = (
     *("onyx.builder", "onyx.cli", "onyx.client", "onyx.testing", "onyx.spark_query"),
     *(

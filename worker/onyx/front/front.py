@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from onyx.errors import SettingsError
 from onyx.front.loop import Loop
 from onyx.seams import Clock
-from onyx.serving.listening import listener_at
+from onyx.serving.listening import OF_WORKERS, listener_at
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
 from onyx.tls.server_files import ServerFiles
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from onyx.serving.server import Server
 
 CALL_TIMEOUT_S = 10.0
-SETTINGS = "http.bind_host and http.port"
 VARIABLES = "ONYX_HTTP"
 
 
@@ -92,6 +91,6 @@ def open_front(
         ) from error
     http = settings.http
     files = ServerFiles.named_by(http.cert_file, http.key_file, http.client_ca_file, VARIABLES)
-    listener = listener or listener_at(http.bind_host, http.port or 0, SETTINGS)
+    listener = listener or listener_at(http.bind_host, http.port or 0, OF_WORKERS)
     app = App(settings, requests, clock, metrics, states)
     return Front(Server(http, app, listener, files, beat), loop)

@@ -18,7 +18,7 @@ from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 
 if TYPE_CHECKING:
     from onyx.telemetry.http_server import TelemetryServer
-    from onyx.telemetry.memory_kills import MemoryKillsCollector
+    from onyx.telemetry.memory_kills_collector import MemoryKillsCollector
     from onyx.telemetry.metrics import PrometheusGroupMetrics
 
 _SERVER: OnDemand[type[TelemetryServer]] = OnDemand("onyx.telemetry.http_server:TelemetryServer")
@@ -26,7 +26,7 @@ _METRICS: OnDemand[type[PrometheusGroupMetrics]] = OnDemand(
     "onyx.telemetry.metrics:PrometheusGroupMetrics"
 )
 _KILLS: OnDemand[type[MemoryKillsCollector]] = OnDemand(
-    "onyx.telemetry.memory_kills:MemoryKillsCollector"
+    "onyx.telemetry.memory_kills_collector:MemoryKillsCollector"
 )
 
 

@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from onyx.on_demand import OnDemand
 from onyx.settings import TelemetrySettings
-from onyx.telemetry.http_server import TelemetryServer
-from onyx.telemetry.memory_kills import MemoryKillsCollector
-from onyx.telemetry.processes import ProcessPages
+
+if TYPE_CHECKING:
+    from onyx.telemetry.http_server import TelemetryServer
+    from onyx.telemetry.memory_kills_collector import MemoryKillsCollector
+    from onyx.telemetry.processes import ProcessPages
+
+_SERVER: OnDemand[type[TelemetryServer]] = OnDemand("onyx.telemetry.http_server:TelemetryServer")
+_PAGES: OnDemand[type[ProcessPages]] = OnDemand("onyx.telemetry.processes:ProcessPages")
+_KILLS: OnDemand[type[MemoryKillsCollector]] = OnDemand(
+    "onyx.telemetry.memory_kills_collector:MemoryKillsCollector"
+)
 
 
 class Pages:
@@ -40,8 +50,8 @@ class Pages:
             return
         opened = [socket.create_server(("127.0.0.1", 0)) for _ in self.listeners]
         ports = [each.getsockname()[1] for each in opened]
-        pages = ProcessPages(ports, self._is_running, MemoryKillsCollector())
-        self._server = TelemetryServer(
+        pages = _PAGES.load()(ports, self._is_running, _KILLS.load()())
+        self._server = _SERVER.load()(
             settings.metrics_host,
             settings.metrics_port,
             pages.registry,

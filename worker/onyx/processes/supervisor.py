@@ -26,7 +26,6 @@ from onyx.errors import (
     SettingsError,
     describe,
 )
-from onyx.front.front import SETTINGS as HTTP_SETTINGS
 from onyx.ids import JobId, TaskName
 from onyx.outcomes import TaskTotals
 from onyx.processes import losses
@@ -43,7 +42,7 @@ from onyx.processes.inquest import Inquest
 from onyx.processes.pages import Pages
 from onyx.processes.programs import Process
 from onyx.processes.running import STOP_MARGIN_S
-from onyx.serving.listening import listener_at
+from onyx.serving.listening import OF_WORKERS, listener_at
 from onyx.settings import Settings
 from onyx.telemetry.kept_counts import summed
 from onyx.transport.ports import check_enough
@@ -98,7 +97,7 @@ class Supervisor:
         http = self._settings.http
         if http.port is not None:
             # All processes accept from it, and a client finds it open while one starts again.
-            self._http = listener_at(http.bind_host, http.port, HTTP_SETTINGS)
+            self._http = listener_at(http.bind_host, http.port, OF_WORKERS)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGCONT, lambda *_: self._thaw())
         self._thread.start()

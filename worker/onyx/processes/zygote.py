@@ -59,7 +59,8 @@ def fork_here(environment: Mapping[str, str], modules: Sequence[str]) -> Zygote 
     if open_here():
         return None
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # or both would write what waits there
+        if stream is not None:
+            stream.flush()  # or both would write what waits there
     other = _split()
     if isinstance(other, Zygote):
         return other
@@ -79,7 +80,7 @@ def _leave_behind(channel: socket.socket) -> None:
     """Have no more of the process that was forked than what was executed would have."""
     kept = channel.fileno()
     os.closerange(3, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(max(3, kept + 1), os.sysconf("SC_OPEN_MAX"))
     for each in NOT_FOR_US:
         if callable(signal.getsignal(each)):
             is_interrupt = each == signal.SIGINT

@@ -8,6 +8,8 @@ from onyx.errors import Unavailable
 
 BACKLOG = 1_024
 """Connections that the system holds until they are accepted."""
+OF_WORKERS = "http.bind_host and http.port"
+"""The settings that have it for workers, and for their supervisor."""
 
 
 def listener_at(host: str, port: int, settings: str) -> socket.socket:

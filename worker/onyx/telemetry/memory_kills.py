@@ -15,11 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from prometheus_client.core import CounterMetricFamily
-from prometheus_client.registry import Collector
-
-from onyx.telemetry.catalog import MEMORY_KILLS
-
 _NO_LIMIT_BYTES = 1 << 60
 """The first version of cgroups writes some such number for no limit."""
 
@@ -75,23 +70,6 @@ class MemoryKills:
             else:
                 continue
             yield self._root / _below(mount, root, path).lstrip("/"), *names
-
-
-class MemoryKillsCollector(Collector):
-    """The count as a metric; none where only the machine counts."""
-
-    def __init__(self, kills: MemoryKills | None = None) -> None:
-        self._kills = kills or MemoryKills()
-
-    def describe(self) -> Iterator[CounterMetricFamily]:
-        """The metric without a value."""
-        yield CounterMetricFamily(MEMORY_KILLS.name, MEMORY_KILLS.meaning)
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """The metric as it is now."""
-        count = self._kills.count() if self._kills.of_container else None
-        if count is not None:
-            yield CounterMetricFamily(MEMORY_KILLS.name, MEMORY_KILLS.meaning, value=count)
 
 
 def _cgroups(text: str) -> Iterator[tuple[str, str]]:
