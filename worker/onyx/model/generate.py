@@ -16,19 +16,15 @@ from onyx.model.reference import settings
 from onyx.model.reference.pages import pages
 
 ROOT = Path(__file__).parents[3]
-CRD_FOLDERS = ("crds", "charts/onyx/crds")
-"""Where kubectl finds them, and where Helm does; it takes no links."""
+CRDS = "charts/onyx/crds"
+"""Where Helm finds them, which takes no links to files out of a chart; `crds/` has links."""
 
 
 def files(root: Path = ROOT) -> dict[Path, str]:
     """Every generated file with its text."""
     crds = {"onyxjob": crd.definition(), "onyxcluster": crd_cluster.definition()}
     return {
-        **{
-            root / folder / f"{name}.yaml": crd_parts.written(each)
-            for folder in CRD_FOLDERS
-            for name, each in crds.items()
-        },
+        **{root / CRDS / f"{name}.yaml": crd_parts.written(each) for name, each in crds.items()},
         **{
             root / "docs" / "reference" / name: page
             for name, page in (pages() | {"settings.md": settings.page()}).items()
