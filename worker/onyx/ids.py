@@ -21,8 +21,6 @@ AllocationVersion = NewType("AllocationVersion", int)
 """Position of the entry at which the allocation of a job last changed."""
 Slot = NewType("Slot", int)
 """Small number of a peer on its task; kept while the peer stays there."""
-PartitionNumber = NewType("PartitionNumber", int)
-"""Number of a source partition within a job, from 0, below 2**16."""
 
 NO_POSITION = Position(-1)
 """Before the first entry of the log."""

@@ -41,14 +41,10 @@ class SystemClock:
 
 
 class Randomness(Protocol):
-    """The three draws that Onyx needs; `random.Random` has them."""
+    """The two draws that Onyx needs; `random.Random` has them."""
 
     def random(self) -> float:
         """From 0 up to, not including, 1."""
-        ...
-
-    def randrange(self, stop: int, /) -> int:
-        """An integer from 0 up to, not including, `stop`."""
         ...
 
     def getrandbits(self, bits: int, /) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
+from tests.support.log.invariants import tasks_on
 from tests.support.patience import WAIT_S
 
 from onyx import api
-from onyx.replica.scheduling.colocation import tasks_on
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server

@@ -170,12 +170,21 @@ def tags_are_kept(replica: Replica) -> Iterator[str]:
             yield f"{peer} lacks tags for {job}/{task}"
 
 
+def tasks_on(replica: Replica, job: JobId) -> dict[str, dict[TaskName, int]]:
+    """How many peers of each task a machine has."""
+    found: dict[str, dict[TaskName, int]] = {}
+    for task, peers in replica.run(job).allocation.items():
+        for machine, mine in colocation.by_machine(replica, peers).items():
+            found.setdefault(machine, {})[task] = len(mine)
+    return found
+
+
 def colocated_jobs_sit_together(replica: Replica) -> Iterator[str]:
     """Every machine of such a job has each of its tasks equally often."""
     for job in by_job(replica, "allocation"):
         if replica.spec(job).task_scheduler != colocation.SCHEDULER:
             continue
-        for machine, counts in sorted(colocation.tasks_on(replica, job).items()):
+        for machine, counts in sorted(tasks_on(replica, job).items()):
             numbers = [counts.get(task, 0) for task in replica.tasks_of(job)]
             if len(set(numbers)) > 1:
                 yield f"{machine} has {counts} of {job}"

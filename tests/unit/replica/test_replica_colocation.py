@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
-from tests.support.log.invariants import transition_violations, violations
+from tests.support.log.invariants import tasks_on, transition_violations, violations
 from tests.support.log.replica_log import ReplicaLog
 
 from onyx.replica.commands import AddVirtualPeer, KillJob, LeaveCluster, ResumeJob, SuspendJob
-from onyx.replica.scheduling.colocation import tasks_on
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 

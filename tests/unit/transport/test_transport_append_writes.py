@@ -10,7 +10,6 @@ from onyx.errors import SegmentError
 from onyx.requests.append import Append, Form, Payload
 from onyx.requests.writes import (
     BATCH_MAX,
-    NUMBER_MAX,
     WRITE_CHARACTERS_MAX,
     BatchOfWrite,
     Commit,
@@ -23,7 +22,7 @@ from onyx.wire.v1 import requests_pb2 as pb
 NOTHING = Payload(Form.MSGPACK, b"")
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=WRITE_CHARACTERS_MAX)
 BATCHES = st.builds(BatchOfWrite, NAMES, st.integers(0, BATCH_MAX))
-NUMBERS = st.integers(0, NUMBER_MAX)
+NUMBERS = st.integers(0, 2**31 - 1)
 WRITES = st.one_of(
     st.none(),
     st.builds(Held, BATCHES, NAMES, NUMBERS),

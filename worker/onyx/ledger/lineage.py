@@ -49,7 +49,6 @@ _ATTEMPT_MASK = np.uint64(0xFF)
 _ATTEMPT_BITS = np.uint64(0xFF << 40)
 FINAL = 0x80
 """The number of an attempt: the last one that a flow condition may ask for."""
-_FINAL_BIT = np.uint64(FINAL << 40)
 _COUNT_MASK = FINAL - 1
 
 _EDGE_STEP = 0xD1342543DE82EF95

@@ -15,7 +15,6 @@ import msgspec
 WRITE_CHARACTERS_MAX = 256
 WRITERS_MAX = 50_000
 """Writers of one batch."""
-NUMBER_MAX = 2**31 - 1
 BATCH_MAX = 2**63 - 1
 _DIGEST_BYTES = 16
 

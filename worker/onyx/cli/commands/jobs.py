@@ -23,9 +23,7 @@ OnlyArgument = Annotated[
 
 
 def jobs(
-    job: Annotated[
-        str | None, Argument("Only this job: an id or its beginning, or a name.", check=job_id)
-    ] = None,
+    job: OnlyArgument = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,

@@ -13,9 +13,6 @@ from onyx.model.keys.key import Key
 from onyx.model.keys.kinds import Text
 from onyx.model.limits import STATE_TTL_MS_MAX
 
-HOW = ("inner", "left", "right", "outer", "asof")
-"""What becomes of rows that find no partner, or that want the latest one."""
-
 
 class JoinSide(msgspec.Struct, frozen=True):
     """One of the two streams of a join."""

@@ -33,7 +33,6 @@ _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq")}
 _MISSING, _MERGE = object(), object()
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
-_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _SPECIAL = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z")
 _WORDS = {"null": None, "Null": None, "NULL": None, "~": None, "": None} | {

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onyx.ids import JobId, PeerId, TaskName
+from onyx.ids import JobId, PeerId
 from onyx.replica.state import NOTHING, Replica
 
 SCHEDULER = "colocated"
@@ -106,12 +106,3 @@ def _counts(replica: Replica, peers: Iterable[PeerId]) -> dict[Machine, int]:
 def _batches(replica: Replica, job: JobId, peers: Iterable[PeerId]) -> Batches:
     size = len(replica.spec(job).tasks)
     return {m: len(mine) // size for m, mine in by_machine(replica, peers).items()}
-
-
-def tasks_on(replica: Replica, job: JobId) -> dict[Machine, dict[TaskName, int]]:
-    """How many peers of each task a machine has."""
-    found: dict[Machine, dict[TaskName, int]] = {}
-    for task, peers in replica.run(job).allocation.items():
-        for machine, count in _counts(replica, peers).items():
-            found.setdefault(machine, {})[task] = count
-    return found

@@ -16,7 +16,6 @@ from onyx.flow.groups.hashes import column_hashes
 from onyx.windows.arrays.growing import Growing
 
 _INT64_MAX = 2**63 - 1
-_STRING_BYTES_MAX = 2**31 - 1
 
 
 class IntValues:
