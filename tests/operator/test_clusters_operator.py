@@ -402,6 +402,17 @@ def test_workers_start_when_the_operator_has_made_their_tenancy(
         assert secret["metadata"]["name"] in str(volumes)
 
 
+def test_an_account_that_is_lost_comes_again_as_it_was(api: FakeApi, tmp_path: Path) -> None:
+    with Operator(api, Logs().connect, with_account(QUICK, tmp_path)):
+        reconciled(api)
+        (secret,) = api.list("secrets")
+        api.delete("secrets", secret["metadata"]["name"])
+        again = api.wait_for("secrets", secret["metadata"]["name"], bool)
+        assert again["data"] == secret["data"]
+    requests = {each.target.verb for each in api.requests if each.target.resource == "secrets"}
+    assert requests == {"create"}, "it reads no Secret of a tenant"
+
+
 def test_workers_that_have_their_account_follow_the_spec_while_the_log_is_away(
     api: FakeApi, tmp_path: Path
 ) -> None:

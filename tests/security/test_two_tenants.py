@@ -215,7 +215,9 @@ ATTACKS: dict[str, Callable[[KazooClient, str], object]] = {
 }
 
 
-def test_the_account_of_a_tenant_opens_its_own_tree_alone(world: World) -> None:
+def test_the_account_of_a_tenant_opens_its_own_tree_alone_and_that_of_the_operator_all(
+    world: World,
+) -> None:
     operators = ("onyx", "of the operator")
     accounts = {tenant: world.account(tenant) for tenant in TENANTS}
     with world.raw(operators, *accounts.values()) as everybody:
@@ -229,25 +231,12 @@ def test_the_account_of_a_tenant_opens_its_own_tree_alone(world: World) -> None:
                     assert is_denied(attack, client, node), f"{own} may {name} {node}"
             assert is_denied(ATTACKS["add"], client, "/onyx")
     assert {"log", "chunks", "origin"} <= {node.rpartition("/")[2] for node in nodes["blue"]}
-
-
-def test_the_operator_reads_and_writes_in_the_trees_of_all(world: World) -> None:
     for tenant in TENANTS:
         for found in world.of_operator(tenant), world.settings_of(tenant):
             with closing(ZooKeeperClientLog(found)) as log:
                 log.append(marker(tenant))
                 assert log.read(NO_POSITION)
                 assert log.usage().bytes, "the operator lets the tenant know"
-
-
-def test_an_account_that_is_lost_comes_again_as_it_was(world: World) -> None:
-    before = world.account("blue")
-    name = world.secret("blue")["metadata"]["name"]
-    world.api.delete("secrets", name, namespace="blue")
-    world.api.wait_for("secrets", name, bool, namespace="blue", timeout_s=WAIT_S)
-    assert world.account("blue") == before
-    requests = [each.target for each in world.api.requests if each.target.resource == "secrets"]
-    assert {each.verb for each in requests} == {"create"}, "it reads no Secret of a tenant"
 
 
 def is_denied(attack: Callable[[KazooClient, str], object], client: KazooClient, node: str) -> bool:
