@@ -64,8 +64,6 @@ class JobSettings(Pace, frozen=True):
     release_timeout_s: float = 60.0
     """Time after which the operator gives up killing the job of a deleted OnyxJob in a log that
     cannot be reached; it kills the job when it follows that log again."""
-    log_threads_max: int = 4
-    """Threads that read and write the log of one cluster, in addition to its subscription."""
     logs_max: int = 100
     """Most logs of clusters that are followed concurrently."""
 
@@ -151,8 +149,6 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     """Namespaces to watch; without these and without labels, all."""
     namespace_labels: str = ""
     """Label selector of further namespaces to watch, such as `onyx=on`."""
-    namespaces_interval_s: float = 5.0
-    """Interval at which the namespaces with these labels are listed."""
     zookeeper_addresses: tuple[str, ...] = ()
     """Servers of ZooKeeper that OnyxClusters may name besides those of `ONYX_ZOOKEEPER_ADDRESS`,
     each as `host:port`, with `/path` where the log is below one. The operator goes to no others,

@@ -41,9 +41,8 @@ class ZooKeeperSettings(msgspec.Struct, frozen=True):
     connect_timeout_s: float = 15.0
     """Longest wait for the first connection."""
     reconnect_back_off_s: Annotated[float, Meta(gt=0)] = 0.05
-    """First delay before a lost connection is tried again; it doubles each time."""
-    reconnect_back_off_max_s: Annotated[float, Meta(gt=0)] = 0.5
-    """Longest such delay."""
+    """First delay before a lost connection is tried again; it doubles each time, up to
+    half a second."""
     tls: TlsSettings = field(default_factory=TlsSettings)
     """TLS to ZooKeeper; `cert_file` and `key_file` only if its servers ask for a certificate."""
     auth_user: str = ""
@@ -104,7 +103,5 @@ class LogSettings(msgspec.Struct, frozen=True):
     """Interval of polling the log, in case a watch was lost."""
     append_queue_entries_max: int = 1_000
     """Entries in the queue to be written, above which writers wait."""
-    inbox_events_max: Annotated[int, Meta(ge=1)] = 10_000
-    """Events that wait for a group's thread, above which who brings them waits."""
     join_back_off_s: float = 0.5
     """Mean of the random delay after an aborted join."""

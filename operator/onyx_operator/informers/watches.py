@@ -25,6 +25,8 @@ from onyx_operator.settings import OperatorSettings
 
 logger = logging.getLogger(__name__)
 
+NAMESPACES_EVERY_S = 5.0
+"""So often the namespaces with the labels are listed."""
 RETRY_MAX_S = 20.0
 """Longest wait before a namespace is tried again; below the time after which `/livez` fails."""
 FIRST_LISTS_S = (1.0, 5.0)
@@ -67,7 +69,7 @@ class Watches:
                 if not self._settings.namespace_labels:
                     await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
                 else:
-                    await asyncio.sleep(self._settings.namespaces_interval_s)
+                    await asyncio.sleep(NAMESPACES_EVERY_S)
         finally:
             await self._end(list(self._tasks))
 

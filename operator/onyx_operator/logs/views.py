@@ -16,6 +16,9 @@ from onyx_operator.logs.view import Changed, LogView
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import JobSettings
 
+THREADS_MAX = 4
+"""Threads that read and write the log of one cluster, in addition to its subscription."""
+
 
 class LogViews:
     """Opens a view when a cluster is first asked for, closes those that nobody wants any more."""
@@ -47,8 +50,9 @@ class LogViews:
                 f"{len(self._views)} logs are followed already: raise ONYX_OPERATOR_JOBS_LOGS_MAX"
             )
             return Trouble("TooManyClusters", message)
-        most = self._settings.log_threads_max
-        made = LogView(settings, self._connect, self._on_change, most, self._heir, self._mark)
+        made = LogView(
+            settings, self._connect, self._on_change, THREADS_MAX, self._heir, self._mark
+        )
         self._views[settings] = made
         return made
 

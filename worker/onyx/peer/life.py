@@ -20,6 +20,9 @@ from onyx.peer.lease import Lease
 from onyx.requests.desk import Desk
 from onyx.transport.interface import Transport
 
+EVENTS_MAX = 10_000
+"""Events that wait for a group's thread, above which who brings them waits."""
+
 
 class Life(msgspec.Struct, frozen=True):
     """One life of a group, as its parts see it."""
@@ -57,7 +60,7 @@ def new_life(
         context,
         log,
         transport,
-        EventQueue(context.settings.log.inbox_events_max),
+        EventQueue(EVENTS_MAX),
         Lease(context.clock, log),
         Background(log.group),
         GroupTelemetry(log.group, context.metrics, context.recorder),

@@ -28,6 +28,8 @@ quiet = logging.getLogger("onyx.log.kazoo")
 if quiet.level == logging.NOTSET:
     quiet.setLevel(logging.CRITICAL)
 
+BACK_OFF_MAX_S = 0.5
+"""Longest delay before a lost connection is tried again."""
 TELL_AFTER_S = 2.0
 """Silence of a server after which it is said what is waited for."""
 
@@ -97,7 +99,7 @@ class Dialler:
             connection_retry=KazooRetry(
                 max_tries=-1,
                 delay=self._settings.reconnect_back_off_s,
-                max_delay=self._settings.reconnect_back_off_max_s,
+                max_delay=BACK_OFF_MAX_S,
                 ignore_expire=False,
             ),
             command_retry=KazooRetry(max_tries=1, ignore_expire=False),
