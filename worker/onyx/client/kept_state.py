@@ -17,17 +17,44 @@ from msgspec.structs import replace
 
 from onyx.client.committed_state import committed_state
 from onyx.client.kept_shards import Kept, asked_by_shard, asked_together
-from onyx.client.kept_store import store_of
 from onyx.client.reader import JobReader
 from onyx.client.states.state import State
 from onyx.client.window_view import Question, asked_of
-from onyx.errors import Unavailable
+from onyx.errors import Unavailable, UserError
+from onyx.ids import JobId
 from onyx.keystate.answers import Answer
+from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.resolve import Resolver
 from onyx.settings import Settings
 from onyx.spark.windows.spool import spool_of
+from onyx.state.opening import open_store, state_location
 from onyx.state.recovery import read_state
+from onyx.state.sharing import is_shared
+from onyx.storage.interface import Location
+
+
+def store_of(settings: Settings, log: LogReader, job: Job, job_id: JobId) -> Location:
+    """The location that settings name, if it is that of the workers. Nothing is written.
+
+    Raises:
+        UserError: the state of the job is not there.
+        Unavailable: log or store does not answer.
+    """
+    if job.guarantee == "at-most-once" and job.engine != "spark":
+        raise UserError(
+            f"no peer works on job {job_id}, and a job that is at most once keeps its state in the "
+            "memory of peers"
+        )
+    location = state_location(settings)
+    store = open_store(location, settings.state.group_access)
+    if not is_shared(store, log, job_id):
+        raise UserError(
+            f"the state of job {job_id} is not in {location}: it was never written, or is removed, "
+            "because the job has completed or `onyx gc` forgot it, or ONYX_STATE_URL is not that "
+            "of the workers"
+        )
+    return store
 
 
 class KeptStates:

@@ -2,6 +2,8 @@
 
 What is checked besides the log is a list of functions that whoever makes the client gives it, so a
 client knows nothing of plugins, Spark or the functions of users.
+
+A draft is what a job becomes before: its id, its stored manifest, what is scheduled.
 """
 
 from __future__ import annotations
@@ -11,18 +13,50 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from onyx.client.drafts import Drafts, id_of
 from onyx.errors import JobRefused, ManifestError, Problem
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
 from onyx.log.acts import Acts
 from onyx.log.interface import ChunkGone, ClientLog
+from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
+from onyx.model.keys.kinds import JOB_ID
+from onyx.path_names import path_name
 from onyx.replica.commands import SubmitJob
 from onyx.replica.jobs import is_known
 from onyx.replica.state import Replica
+from onyx.replica.submission import submission
 from onyx.submission import preflight
 from onyx.upgrade.plan import Plan, drop_unused_upgrade
+
+
+def id_of(job: Job) -> JobId:
+    """The id that a job gives itself, or a new one."""
+    return JobId(path_name(str(job.metadata.get(JOB_ID, uuid.uuid4())), "the id of a job"))
+
+
+class Drafts:
+    """Makes the entries of one client; nothing is appended."""
+
+    def __init__(self, log: ClientLog, job_scheduler: str) -> None:
+        self._log = log
+        self._job_scheduler = job_scheduler
+
+    def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
+        """Store a job; the entry that would submit it.
+
+        Raises:
+            UserError: the job has too many tasks for an entry of the log.
+            NoRoom: the tenancy would hold too much.
+        """
+        digest = self.store(job)
+        return submission(job_id, job, digest, self._job_scheduler, owner)
+
+    def store(self, job: Job) -> str:
+        """Store the manifest of a job, if there is room; its digest."""
+        data = msgspec.json.encode(to_mapping(job), order="sorted")
+        return self._log.put_chunk(data, if_room=True)
+
 
 Check = Callable[[Job], Sequence[Problem]]
 """What is wrong with a job, as far as that is known without a cluster."""

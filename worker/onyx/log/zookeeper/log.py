@@ -4,6 +4,8 @@ The parts are small and each has one concern: `session` (connection), `subscript
 (reading), `pulses`, `documents`, `chunks`, `origins`. This module puts together those that both
 use; `client_log` and `group_log` append, each in its own way. Any thread may call; callbacks come
 on one thread.
+
+Who does not follow the log reads many entries at once.
 """
 
 from __future__ import annotations
@@ -11,15 +13,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from onyx.codec.entries import decode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, Origin
 from onyx.log.owner import check_owner
-from onyx.log.paths import Paths
+from onyx.log.paths import Paths, entry_positions
 from onyx.log.reader import Reader
 from onyx.log.room import Usage
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.documents import Documents
-from onyx.log.zookeeper.entries import read_entries
+from onyx.log.zookeeper.multi_read import NODES_MAX, read_nodes
 from onyx.log.zookeeper.origins import Origins
 from onyx.log.zookeeper.session import ZooKeeperSession
 from onyx.log.zookeeper.subscription import Subscription
@@ -27,6 +30,29 @@ from onyx.log.zookeeper.usage import Counted
 from onyx.replica.entry import Entry
 from onyx.settings import Settings
 from onyx.tls.files import CertificateFiles
+
+
+def read_entries(
+    session: ZooKeeperSession, paths: Paths, after: Position, entries_max: int
+) -> list[Entry]:
+    """The first entries after a position that are there now; those collected meanwhile are left
+    out."""
+    children = session.perform(lambda client: client.get_children_async(paths.log))
+    wanted = sorted(p for p in entry_positions(children) if p > after)[:entries_max]
+    entries: list[Entry] = []
+    for start in range(0, len(wanted), NODES_MAX):
+        entries.extend(_fetch(session, paths, wanted[start : start + NODES_MAX]))
+    return entries
+
+
+def _fetch(session: ZooKeeperSession, paths: Paths, positions: Sequence[Position]) -> list[Entry]:
+    nodes = [paths.entry(position) for position in positions]
+    found = session.perform(lambda client: read_nodes(client, nodes))
+    return [
+        decode_entry(position, data)
+        for position, data in zip(positions, found, strict=True)
+        if data is not None
+    ]
 
 
 class ZooKeeperLog:

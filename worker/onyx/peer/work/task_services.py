@@ -1,26 +1,88 @@
 """What the tasks of one incarnation may ask of their process: `task.services.Services`, for real.
 
 Any thread of a task may call. Nothing here blocks but opening the state store.
+
+What killed a job is stored beside the log, where every client finds it. The store of state is
+opened when the first task asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-from onyx.ids import PeerId
+import msgspec
+
+from onyx.errors import OnyxError
+from onyx.ids import JobId, PeerId
+from onyx.log import job_documents
 from onyx.log.append_queue import check_command
 from onyx.peer.events import Propose
 from onyx.peer.life import Life
-from onyx.peer.work.exception_reports import ExceptionReports
-from onyx.peer.work.state_stores import StateStores
 from onyx.plugins.registry import build_input, build_output
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
+from onyx.settings import Settings
 from onyx.spark.child.request import StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.driver.process import QueryProcess
+from onyx.state.opening import open_store, state_location
+from onyx.storage.interface import BlobStore
+from onyx.storage.memory import MemoryBlobStore
 from onyx.tables.shared import SharedTables
+
+
+class StateStores:
+    """The stores of one incarnation. Any thread of a task may ask."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._durable: BlobStore | None = None
+        self._memory = MemoryBlobStore()
+        self._lock = threading.Lock()
+
+    def store(self, durable: bool) -> BlobStore:
+        """The store that other processes find, or the one of this process only.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
+        if not durable:
+            return self._memory
+        # Opened under the lock: two tasks that start together would open it twice.
+        with self._lock:
+            if self._durable is None:
+                location = state_location(self._settings)
+                self._durable = open_store(location, self._settings.state.group_access)
+            return self._durable
+
+
+logger = logging.getLogger("onyx.peer")
+
+
+class ExceptionReports:
+    """The reports of one incarnation. Any thread of a task may call."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def store(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
+        """Store what killed a job; the first report wins."""
+        task, phase, detail = report["task"], report["phase"], report["detail"]
+        if self._life.context.settings.telemetry.log_failures:
+            logger.error("job %s is killed: task %s, %s: %s", job, task, phase, detail)
+
+        def store() -> None:
+            path = job_documents.exception(job)
+            try:
+                self._life.log.put_document(path, msgspec.json.encode(report), None)
+            except OnyxError as error:
+                logger.error("what killed job %s could not be stored: %s; %s", job, error, detail)
+
+        return self._life.background.run(store)
 
 
 class TaskServices:

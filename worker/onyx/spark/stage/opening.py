@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from onyx.ids import GroupId, JobId
 from onyx.plugins.options import folder_at
+from onyx.plugins.other_jobs import UpgradedJob
 from onyx.plugins.parts.names import run_name
 from onyx.plugins.parts.stores import writer_of
 from onyx.plugins.protocol import PluginContext
@@ -12,10 +19,37 @@ from onyx.spark.stage.directory_stage import Workspace, run_stage
 from onyx.spark.stage.frames import folder_of, result_of
 from onyx.spark.stage.object_stage import ObjectWorkspace, run_object_stage
 from onyx.spark.stage.result_folder import StageParts
-from onyx.spark.stage.results import Results
 from onyx.storage.interface import Location
 from onyx.storage.s3 import Prefix
+from onyx.storage.staging.interface import PartStore
 from onyx.storage.staging.s3 import ObjectParts
+
+
+@dataclass(slots=True)
+class Results:
+    """Both, for one peer of one task."""
+
+    context: PluginContext
+    parts: PartStore
+    """Where the peers of the task write what the stage reads."""
+    parts_of: Callable[[PluginContext], PartStore]
+    """The parts in the job of a context."""
+    notes: versions.Notes
+    run: Callable[[StageRequest, StageRunner, float], None]
+    """Runs a stage and publishes its result."""
+    _after: tuple[JobId, ...] = field(default=(), init=False)
+
+    def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
+        """Called on every peer before it is ready, from a thread that may block: make sure that the
+        result will hold the parts of the old job and of those before it."""
+        self._after = versions.upgrade(self.notes, self.context.job, old)
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """Fence the writers of the parts, also those of the old job: its peers may not know yet
+        that it was killed."""
+        self.parts.fence(live)
+        for job in self._after[:1]:
+            self.parts_of(replace(self.context, job=job)).fence(live)
 
 
 def results_at(context: PluginContext, path: str, frame: str | None, appends: bool) -> Results:
