@@ -55,9 +55,9 @@ def test_options_that_a_plugin_does_not_have_are_problems() -> None:
 
 
 def test_a_plan_refuses_what_spark_has_not() -> None:
-    reads = Job("job").read(sequence(segments=[])).group_by("user").map("m:f")
-    with pytest.raises(ManifestError, match=r"spec\.catalog\[1\]\.state: is not for engine: spark"):
-        reads.set(state={"seen": "value[int]"}, deduplicate=False).write(stdout()).plan()
+    reads = Job("job").read(sequence(segments=[])).group_by("user").process("m:P")
+    with pytest.raises(ManifestError, match=r"spec\.catalog\[1\]\.processor: is not for engine"):
+        reads.write(stdout()).plan()
 
 
 def test_the_plan_is_that_of_the_command(

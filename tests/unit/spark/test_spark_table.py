@@ -178,7 +178,7 @@ ROWS: dict[str, list[Spec]] = {
     "[what another task keeps](joins.md#what-another-task-keeps)": [with_kept()],
     "[joins of two streams](joins.md#two-streams)": [with_streams(), endless(with_streams())],
     "`refresh` of a table": [with_table(refresh=[5, "minutes"])],
-    "[state by key](keyed-state.md) of functions": [with_state()],
+    "[state by key](keyed-state.md) of functions, timers": [with_state(), endless(with_state())],
     "[processors](processors.md)": [with_processor()],
     "[SQL](sql-columns.md) instead of a function": [
         with_function(work={"sql": "from segments", "fn": None, "params": None}),

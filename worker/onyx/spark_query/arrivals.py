@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from onyx.spark.compiler.edges import above, below
+from onyx.spark.compiler.edges import above, all_above, below
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.outlet import bucket_of
@@ -36,6 +36,8 @@ class Arrivals:
         for origin, said in before.marks.items():
             self._marks.hear(origin, said)
         self._open = set(origins) - before.ended
+        self.newest_ms = before.newest_ms
+        """The greatest event time that is known to have come."""
         self._own = Rising()
         self._own.time_ms = before.mark
 
@@ -62,9 +64,15 @@ class Arrivals:
             self._marks.hear(row.origin, row.mark)
         if row.kind == "end":
             self._open.discard(row.origin)
+            self._newest(row.mark)
         before = self._own.time_ms
         self._own.follow(self._marks.mark)
         return self._own.time_ms != before
+
+    def _newest(self, time_ms: int | None) -> None:
+        known_ms = self.newest_ms
+        if time_ms is not None and (known_ms is None or time_ms > known_ms):
+            self.newest_ms = time_ms
 
 
 class Before(msgspec.Struct, frozen=True):
@@ -76,6 +84,8 @@ class Before(msgspec.Struct, frozen=True):
     """Origins from which nothing more comes."""
     mark: int | None = None
     """The watermark of the bucket."""
+    newest_ms: int | None = None
+    """The greatest event time that inputs above have had."""
 
 
 def before(query: Query, reached: Reached, state: BucketState) -> Before:
@@ -97,9 +107,11 @@ def before(query: Query, reached: Reached, state: BucketState) -> Before:
             marks[origin] = IDLE
         elif its.passed_on is not None:
             marks[origin] = its.passed_on
-    mine = set(origins(query, state.task))
+    mine, inputs = set(origins(query, state.task)), all_above(query.job, state.task)
+    times = [each.newest_ms for each in reached.positions if each.task in inputs]
+    newest_ms = max((each for each in times if each is not None), default=None)
     known = {origin: said for origin, said in marks.items() if origin in mine}
-    return Before(known, frozenset(ended & mine), state.mark)
+    return Before(known, frozenset(ended & mine), state.mark, newest_ms)
 
 
 def downstream(query: Query, task: str) -> frozenset[str]:

@@ -66,8 +66,13 @@ class Fold:
         """Timers fire that are due."""
         self._fire(self.operator.tick(self.clock.wall_ms()))
 
-    def end(self) -> None:
-        """Everything has come."""
+    def end(self, newest_ms: int | None) -> None:
+        """Everything has come.
+
+        Args:
+            newest_ms: the greatest event time.
+        """
+        self.operator.ends_at(newest_ms)
         self._fire(self.operator.complete(self._own, self.clock.wall_ms()))
 
     def _fire(self, pages: Pages) -> None:

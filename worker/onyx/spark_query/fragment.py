@@ -48,7 +48,7 @@ class Fragment:
             except Exception as error:
                 raise self._tree.blamed(task, Phase.READ_BATCH.value, error) from error
             self._tree.end()
-            outlet.end(below)
+            outlet.end(below, newest_ms=partition.newest_ms)
             yield outlet.take_rows()
 
     def follow(self, numbers: Iterable[int], before: Reached) -> Iterator[list[Row]]:
@@ -70,7 +70,7 @@ class Fragment:
             reached = partition.reached
             reading, origin = new_reading(), f"{start.task}:{number}"
             how: Ending = "end" if reached.exhausted else "idle" if reached.idle else "pause"
-            outlet.end(below, how, of_ending(reading))
+            outlet.end(below, how, of_ending(reading), reached.newest_ms)
             number = before.batches + 1
             said = report("position", start.task, reached, origin, number, reading)
             yield [*outlet.take_rows(), said]
@@ -122,7 +122,7 @@ class Fragment:
             yield outlet.take_rows()
         reported = share.end()
         self._tree.end()
-        outlet.end(below, share.ending, of_ending(share.reading))
+        outlet.end(below, share.ending, of_ending(share.reading), share.arrivals.newest_ms)
         yield [*outlet.take_rows(), *reported]
 
     def _push(self, task: str, batches: Iterable[Batch]) -> None:

@@ -99,13 +99,20 @@ class Outlet:
         self._step += 1
         self._number = 0
 
-    def end(self, downstream: frozenset[str], how: Ending = "end", payload: bytes = b"") -> None:
+    def end(
+        self,
+        downstream: frozenset[str],
+        how: Ending = "end",
+        payload: bytes = b"",
+        newest_ms: int | None = None,
+    ) -> None:
         """Nothing more comes from the origin, or not in this micro-batch. Every bucket hears its
         last watermark: one that got few segments of it knows less, and extents fire by the
         watermark before they do at the end.
 
         Args:
             payload: what every bucket hears besides.
+            newest_ms: the greatest event time that the origin has had, when it ends.
         """
         for task, bucket in sorted(self._gathered):
             self._flush(task, bucket)
@@ -115,9 +122,10 @@ class Outlet:
             exchange = self._exchanges[task]
             if exchange.ends:
                 self._say(exchange)
+                mark = newest_ms if how == "end" else self.mark
                 for bucket in self._buckets_of(exchange):
                     self._add(Row(exchange.fragment, task, bucket, self._seq(), self._origin, how,
-                                  self.mark, payload))  # fmt: skip
+                                  mark, payload))  # fmt: skip
 
     def take_rows(self) -> list[Row]:
         """The rows that were made since the last call."""

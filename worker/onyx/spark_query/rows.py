@@ -73,7 +73,7 @@ class Row(NamedTuple):
     kind: Kind
     mark: int | None
     """The watermark of the origin behind this row; None: not known, or a row of the same moment
-    follows. Of `end` and `idle`: none counts."""
+    follows. Of `end`: the greatest event time that the origin has had. Of `idle`: none counts."""
     payload: bytes
     upstream: str = ""
     """The task that has sent the segments, where the receiver keeps its parents apart."""

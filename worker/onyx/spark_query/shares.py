@@ -93,7 +93,7 @@ class Share:
         """
         over = self._reached is None or self.arrivals.over
         if self.fold is not None and over:
-            self.fold.end()
+            self.fold.end(self.arrivals.newest_ms)
         elif self.fold is not None:
             self.fold.tick()
         if self._reached is None:

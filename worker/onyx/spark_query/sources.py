@@ -64,6 +64,11 @@ class Partition:
         mark = None if self._times is None else self._times.mark([0])
         return mark if isinstance(mark, int) else None
 
+    @property
+    def newest_ms(self) -> int | None:
+        """The greatest event time that was read."""
+        return None if self._times is None else self._times.newest_ms(0)
+
     def resume(self, start: Position) -> None:
         """Go on from a position: the watermark is what it was there."""
         self.reached = start

@@ -15,8 +15,8 @@ def require_peers(job: Job) -> None:
     """Raises UserError when no peer has states of the job."""
     if job.engine == "spark":
         raise UserError(
-            f"job {job.name} runs on Spark, where only windows and joins can be asked for: emit "
-            "what you want to see"
+            f"job {job.name} runs on Spark, where windows, joins and states of functions can be "
+            "asked for: emit what you want to see"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from onyx.client.states.checks import require_log, require_no_times, require_peers
+from onyx.client.states.checks import require_log, require_no_times, require_states
 from onyx.client.states.shards import by_group
 from onyx.client.states.state import Files
 from onyx.flow.groups.keys import shard_of
@@ -29,7 +29,7 @@ class FunctionState(msgspec.Struct, frozen=True):
     declared: str
     """Its type."""
 
-    in_store = by_files = False
+    by_files = False
     in_time = False
     by_session_key = False
     grouped = True
@@ -47,9 +47,14 @@ class FunctionState(msgspec.Struct, frozen=True):
         """The task that has it."""
         return self.entry.name
 
+    @property
+    def in_store(self) -> bool:
+        """Whether Spark runs the job, and has committed the state."""
+        return self.job.engine == "spark"
+
     def check(self, select: Selection, durable: bool) -> None:
         """Raises UserError: there are no times, or it is not here."""
-        require_peers(self.job)
+        require_states(self.job)
         require_log(self.job, durable)
         require_no_times(select, f"state {self.name} of a function")
 

@@ -28,8 +28,6 @@ _OF_PEERS = {
     "peers",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "
     "remove it, or run the job on peers",
-    "state": "its functions keep nothing between two segments: run the job on peers, or aggregate "
-    "in a window",
     "when_idle": "a micro-batch begins when something has come, and a query over bounded inputs "
     "fires all windows at its end; remove it, or run the job on peers",
 }

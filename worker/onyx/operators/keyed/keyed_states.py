@@ -211,6 +211,10 @@ class KeyedStates(Operator):
         """All shards are restored."""
         self._store.restored()
 
+    def resume(self, watermark: Number) -> None:
+        """Event time was here when the state was recorded."""
+        self._state.watermark = int(watermark)
+
     def query(
         self, name: str, asked: Selection = EVERYTHING, extents_max: int | None = None
     ) -> list[Extent]:

@@ -136,13 +136,14 @@ def _with_others(against: list[str]) -> list[str]:
 
 def _watermarks(job: Job, task: str, combined: bool) -> Literal["none", "segments", "batches"]:
     windows = [each for each in job.windows if _is_heard(job, task, each.task)]
-    joins = [each for each in job.catalog if each.sides and _is_heard(job, task, each.name)]
-    if not windows and not joins:
+    others = [each for each in job.catalog if each.is_stateful and _is_heard(job, task, each.name)]
+    if not windows and not others:
         return "none"
     if combined:
         return "segments"
-    drops = joins or any(each.allowed_lateness is not None for each in windows)
-    return "batches" if drops else "segments"
+    # What comes late, or when a timer is due, follows from where event time is at each batch.
+    by_time = others or any(each.allowed_lateness is not None for each in windows)
+    return "batches" if by_time else "segments"
 
 
 def _is_heard(job: Job, task: str, by: str) -> bool:
