@@ -17,6 +17,7 @@ import random
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ from onyx.client.appender import Appender, NotTaken, NotYetTaken
 from onyx.client.workers import addresses_of
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
+from onyx.requests.splitting import partition_of, parts_of
 
 sys.path.insert(0, str(CHAOS))
 from requests_job import LAPS_MAX
@@ -53,7 +55,9 @@ IMPATIENT = 7
 LOOKED_AT = 10
 """Of so many requests that are processed the output is looked at for one; an even number."""
 NAME = "under-kills"
-
+PARTITIONS = 4
+LATE_WAIT_S = 30.0
+"""How long rows are waited for that an answer has promised, to say how late they were."""
 
 Row = dict[str, Any]
 
@@ -134,7 +138,7 @@ def manifest(folder: Path, version: int = 0, through: Through = STATE) -> dict[s
     """From requests to files, over a function that gives back and what they go through, exactly
     once. Parts roll late, so that who is answered early would not find what follows."""
     out = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 20}
-    options = {"partitions": 4, "partitionKey": "key"}
+    options = {"partitions": PARTITIONS, "partitionKey": "key"}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -176,6 +180,17 @@ def follower(folder: Path) -> dict[str, Any]:
 
 
 @dataclass
+class Story:
+    """What has happened, and when: for whoever looks for the cause of an answer that is untrue."""
+
+    lines: list[str] = field(default_factory=list)
+    began_s: float = field(default_factory=time.monotonic)
+
+    def __call__(self, text: str) -> None:
+        self.lines.append(f"{time.monotonic() - self.began_s:.2f} s: {text}")
+
+
+@dataclass
 class Clients:
     """Threads that send requests until each is answered, or until they stop asking."""
 
@@ -183,6 +198,7 @@ class Clients:
     requests: int
     folder: Path
     count: int = CLIENTS
+    faults: Story = field(default_factory=Story)
     history: list[Operation] = field(default_factory=list)
     sent_again: int = 0
     errors: list[Exception] = field(default_factory=list)
@@ -219,25 +235,47 @@ class Clients:
         rows = list(segments(number))
         held = [row["n"] for row in rows]
         patient = number % IMPATIENT != 0
+        tries = Story(began_s=self.faults.began_s)
         while True:
+            tries("sent")
             try:
                 answer = self.appender.append(rows, ack, request, PATIENCE_S if patient else 0.2)
             except NotTaken:
                 return Operation(request, held, Outcome.FAIL)
-            except NotYetTaken:
+            except NotYetTaken as error:
+                tries(str(error))
                 if not patient:
                     return Operation(request, held, Outcome.UNKNOWN)
                 self.sent_again += 1
             else:
                 if ack == "ack" and number % LOOKED_AT == 0:
-                    there = {row["n"] for row in written(self.folder)}
-                    assert there.issuperset(held), f"{request} is processed, and not in the output"
+                    tries(f"answered {answer.status}, values {answer.values}, {answer.errors}")
+                    self._check_there(request, rows, tries)
                 wanted = {"sum": sum(held)} if ack == "ack" else {}
                 for key in answer.errors:  # its value is not known any more, and that is said
                     wanted.pop(key, None)
                 return Operation(
                     request, held, Outcome.OK, dict(answer.values), wanted, durable=ack == "ack"
                 )
+
+    def _check_there(self, request: str, rows: list[Row], tries: Story) -> None:
+        missing = {row["n"] for row in rows} - numbers_in(self.folder)
+        if not missing:
+            return
+        untrue_s, late = time.monotonic(), {}
+        while missing and (waited_s := time.monotonic() - untrue_s) < LATE_WAIT_S:
+            came = missing & numbers_in(self.folder)
+            late |= dict.fromkeys(came, f"{waited_s:.2f} s later")
+            missing -= came
+            time.sleep(0.05)
+        home = partition_of(request, PARTITIONS)
+        parts = parts_of(rows, "key", home, PARTITIONS)
+        where = {each: [row["n"] for row in part.segments] for each, part in parts.items()}
+        raise AssertionError(
+            f"{request} is processed, and not in the output: {late} came late, {missing or 'none'} "
+            f"never; home {home}, partitions {where}\n"
+            + "\n".join([*tries.lines, "and the faults:", *self.faults.lines])
+        )
 
 
 def segments(number: int) -> Iterator[dict[str, Any]]:
@@ -252,6 +290,11 @@ def written(folder: Path, output: str = "out") -> list[dict[str, Any]]:
         part.read_text("utf-8").splitlines() for part in sorted((folder / output).glob("*.jsonl"))
     )
     return [json.loads(line) for line in lines]
+
+
+def numbers_in(folder: Path) -> set[int]:
+    """The segments in the output now."""
+    return {row["n"] for row in written(folder)}
 
 
 def run(
@@ -282,6 +325,12 @@ def run(
     for each in (job, second):
         if each is not None:
             cluster.await_ready(each, READY_WAIT_S)
+    story = Story()
+
+    def told(text: str) -> None:
+        story(text)
+        faults.reported(text)
+
     every = max(1, (faults.kills + faults.stops) // (upgrades + 1))
 
     def upgrade(fault: int) -> JobId | None:
@@ -290,14 +339,15 @@ def run(
         if fault % every or not 0 < version <= upgrades:
             return None
         job = cluster.submit_after(manifest(folder, version, through), job)
+        told(f"upgraded to {job}")
         return job
 
     with Appender(lambda: addresses_of(cluster.replica), NAME, "in") as appender:
-        clients = Clients(appender, requests, folder, count)
+        clients = Clients(appender, requests, folder, count, story)
         clients.start()
-        faulted(cluster, job, workers, replace(faults, besides=upgrade), chance)
+        faulted(cluster, job, workers, replace(faults, besides=upgrade, reported=told), chance)
         clients.join()
-        there = {row["n"] for row in written(folder)}
+        there = numbers_in(folder)
         durable = {n for each in clients.history if each.durable for n in each.segments}
         assert durable <= there, "an answer came before its segments were in the output"
     cluster.client.drain(job)
