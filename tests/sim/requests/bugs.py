@@ -7,12 +7,14 @@ number of a collected chunk; R7 what is in doubt is appended again under the nex
 go when their segments are read; R9 ids go with their chunks; R10 a chunk that cannot be read loses
 what was read before it; R11 what functions want read again is acked all the same; R12 a source that
 keeps the order on retry goes on while something rests; R13 it reads only what has failed again; R14
-the last retry that a function asks for is not made; R15 what is to be kept goes with its chunks.
+the last retry that a function asks for is not made; R15 what is to be kept goes with its chunks;
+R16 who goes on in a journal has its ids in the order of chunks; R17 a function with state acks what
+its log has; R18 who takes over an output takes for published what is committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +24,8 @@ from tests.sim.windows.bugs import ack_all, no_fence, only_what_failed
 
 from onyx.flow.batch import as_dicts
 from onyx.flow.segment import Segment
-from onyx.journal.chunk import Content, Summary
+from onyx.journal import journal as journals
+from onyx.journal.chunk import Content, Remembered, Summary
 from onyx.journal.index import Indexed
 from onyx.journal.journal import Journal
 from onyx.journal.logs import JournalLogs
@@ -31,12 +34,18 @@ from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_modes import OrderedWindow
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
+from onyx.plugins.protocol import Token
 from onyx.plugins.requests import entries
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.request import Request, Status
 from onyx.runs import Numbers
+from onyx.state.shard_state import ShardState
 from onyx.storage.fenced_log import Listed
 from onyx.task.phases import send
+from onyx.task.recovery import output
+from onyx.task.state.appends import Append
+from onyx.task.state.chunks import Columns
+from onyx.task.state.held_acks import HeldAcks
 
 _take = Mailbox.take
 _appended = Mailbox.appended
@@ -129,6 +138,21 @@ def _keep_nothing(journal: Journal, passed: Sequence[Indexed]) -> None:
     """R15."""
 
 
+def _by_chunks(requests: Iterable[Remembered]) -> list[Remembered]:
+    """R16."""
+    return list({each.id: each for each in requests}.values())
+
+
+def _ack_what_is_logged(held: HeldAcks, durable: Append) -> list[Columns]:
+    """R17."""
+    return durable.values
+
+
+def _published(shards: Iterable[ShardState]) -> list[Token]:
+    """R18."""
+    return []
+
+
 PLANTS: Plants = {
     "R1": (Mailbox, "take", _journalled_early),
     "R2": (Mailbox, "appended", _processed_early),
@@ -145,6 +169,9 @@ PLANTS: Plants = {
     "R13": (OrderedWindow, "_from", only_what_failed),
     "R14": (PendingWindow, "retry_roots", _one_less),
     "R15": (Journal, "_keep", _keep_nothing),
+    "R16": (journals, "each_once", _by_chunks),
+    "R17": (HeldAcks, "hold", _ack_what_is_logged),
+    "R18": (output, "last_tokens", _published),
 }
 FOUND_BY: FoundBy = {
     "R1": {"J1"},
@@ -162,5 +189,8 @@ FOUND_BY: FoundBy = {
     "R13": {"O1"},
     "R14": {"D2"},
     "R15": {"J8"},
+    "R16": {"J5"},
+    "R17": {"J1"},
+    "R18": {"J1", "J2"},
 }
 planted = partial(planted_of, PLANTS)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from tests.sim.windows.story import Leaf, Story, draw_story
+from tests.sim.windows.story import Leaf, Story, draw_story, publishes_late
 
 import onyx
 from onyx.flow.columnar import RETRY, ROW
@@ -23,6 +23,7 @@ from onyx.retry import RETRIES_DEFAULT
 Segment = dict[str, Any]
 
 WINDOWED_SHARE = 0.25
+GUARANTEES = ("exactly-once", "at-least-once", "at-least-once")
 NEVER_LATE_MS = 100_000_000
 """Clients come in any order."""
 RETRIES_OF_BAD = 2
@@ -60,12 +61,19 @@ class RequestStory(Story):
     retries_of_bad: int = RETRIES_OF_BAD
     writes_twice: bool = False
     """The output asks for retries too."""
+    counts: bool = False
+    """A function with state is between work and output."""
     tried: Counter[Any] = field(default_factory=Counter)
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         if self.windowed:
             return super(RequestStory, self).functions()
-        return {"m:work": self._work, "m:work_columns": self._work_columns, "m:write": self._write}
+        return {
+            "m:work": self._work,
+            "m:work_columns": self._work_columns,
+            "m:count": self._count,
+            "m:write": self._write,
+        }
 
     def only(self, numbers: frozenset[int]) -> RequestStory:
         """As if these segments were all, of a windowed job."""
@@ -95,6 +103,10 @@ class RequestStory(Story):
         assert all(ROW in row for row in rows)
         return pa.RecordBatch.from_pylist(rows)
 
+    def _count(self, segment: Segment, state: Any) -> Segment:
+        state.seen = (state.seen or 0) + 1
+        return segment
+
     def _write(self, segment: Segment) -> Any:
         number = segment["n"]
         self.tried[f"write {number}"] += 1
@@ -104,9 +116,12 @@ class RequestStory(Story):
 
 def draw(seed: int) -> RequestStory:
     choice = random.Random(f"{seed}/requests")
-    if choice.random() < WINDOWED_SHARE:
+    late = publishes_late(seed)  # then there is something to commit
+    if choice.random() < WINDOWED_SHARE and not late:
         return _windowed(seed, choice)
-    return _plain(choice, random.Random(f"{seed}/requests/formats"))
+    guarantees = GUARANTEES[:1] if late else GUARANTEES
+    found = _plain(choice, random.Random(f"{seed}/requests/formats"), guarantees)
+    return _with_state(found, random.Random(f"{seed}/requests/state"))
 
 
 def _options(choice: random.Random) -> dict[str, Any]:
@@ -143,8 +158,10 @@ def _windowed(seed: int, choice: random.Random) -> RequestStory:
     )
 
 
-def _plain(choice: random.Random, formats: random.Random) -> RequestStory:
-    guarantee = choice.choice(("exactly-once", "at-least-once", "at-least-once"))
+def _plain(
+    choice: random.Random, formats: random.Random, guarantees: Sequence[str]
+) -> RequestStory:
+    guarantee = choice.choice(guarantees)
     mode = "individual"
     if guarantee == "at-least-once":
         mode = choice.choice(("individual", "all-after", "all-after", "none"))
@@ -205,6 +222,20 @@ def _plain_spec(
         "workflow": [["read", "work"], ["work", "write"]],
         "catalog": [read, work, write, dead],
     }
+
+
+def _with_state(story: RequestStory, choice: random.Random) -> RequestStory:
+    """Some of them, with a function with state before the output."""
+    if story.guarantee != "exactly-once" or choice.random() < 0.3:
+        return story
+    count = {
+        "name": "count", "type": "function", "fn": "m:count", "state": {"seen": "value[int]"},
+        "groupByKey": "k", "minPeers": 1, "fluxPolicy": "continue",
+        "batchSize": choice.choice((1, 2, 5, 20)),
+    }  # fmt: skip
+    workflow = [["read", "work"], ["work", "count"], ["count", "write"]]
+    spec = {**story.spec, "workflow": workflow, "catalog": [*story.spec["catalog"], count]}
+    return replace(story, spec=spec, counts=True)
 
 
 def _asked(choice: random.Random, segments: Sequence[Segment]) -> tuple[Asked, ...]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 from unittest import mock
 
 from immutables import Map
+from msgspec.structs import replace
 from tests.sim.requests.checks import JournalStorage, RequestChecks
 from tests.sim.requests.clients import Client
 from tests.sim.requests.loop import VirtualLoop
@@ -22,7 +23,7 @@ from tests.sim.requests.process import RequestProcess
 from tests.sim.requests.story import RequestStory, draw
 from tests.sim.requests.threads import Threads
 from tests.sim.windows.process import Process
-from tests.sim.windows.world import World
+from tests.sim.windows.world import Options, World
 
 from onyx.ids import TaskName
 from onyx.journal import journal
@@ -33,6 +34,10 @@ from onyx.plugins.journalled.feed import Feed
 from onyx.plugins.journalled.options import JournalOptions
 from onyx.plugins.journalled.partition import JournalledPartition
 from onyx.plugins.requests import mailbox
+
+SLOW_SHARE = 0.3
+SLOWING = {"slow", "late", "lag"}
+"""Families of faults after which a job takes long to be ready."""
 
 
 class RequestWorld(World):
@@ -71,6 +76,20 @@ class RequestWorld(World):
 
     def draw(self, seed: int) -> RequestStory:
         return draw(seed)
+
+    def draw_options(self, seed: int) -> Options:
+        """In some runs everything is quick, so that clients are answered between two faults: else
+        hardly any is before the last one."""
+        drawn, choice = super().draw_options(seed), random.Random(f"{seed}/quick")
+        if choice.random() < SLOW_SHARE:
+            return drawn
+        self.steps = (0, 6, 15, 60)
+        return replace(
+            drawn,
+            on=drawn.on - SLOWING,
+            rounds=choice.choice((200, 400)),
+            fault_rounds=choice.choice((50, 100, 100)),
+        )
 
     @contextmanager
     def patched(self) -> Iterator[None]:

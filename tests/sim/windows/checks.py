@@ -26,7 +26,16 @@ from tests.sim.windows.violation import fatal
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import AllocationVersion, GroupId, PeerId
-from onyx.keystate.records import Fired, FiredGroups, FiringProgress, SetStates, TimerDue
+from onyx.keystate.records import (
+    Fired,
+    FiredGroups,
+    FiringProgress,
+    Record,
+    SetSessionArrays,
+    SetSessions,
+    SetStates,
+    TimerDue,
+)
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, unpack
 from onyx.log import job_documents
 from onyx.operators.windowed.definition import Windowed
@@ -42,6 +51,8 @@ from onyx.task.state.runs import Run
 from onyx.task.table import Kind
 from onyx.task.task import Task
 from onyx.transport.interface import Channel
+from onyx.windows.arrays.session_records import as_objects
+from onyx.windows.compiled import CompiledWindows
 from onyx.windows.task_windows import TaskWindows
 
 if TYPE_CHECKING:
@@ -240,7 +251,8 @@ class Checks:
         for shard in keeper.shards:
             for records in recovered.shards[shard].records():
                 again.restore(shard, records)
-            _same(task.name, shard, again.snapshot(shard), keeper.operator.windows.snapshot(shard))
+            both = again.snapshot(shard), keeper.operator.windows.snapshot(shard)
+            _same(task.name, shard, *(_in_objects(each, its.compiled) for each in both))
 
     def _check_known(self, task: str, recovered: Recovered) -> None:
         """Who takes over knows every segment applied that may come again."""
@@ -409,6 +421,15 @@ def _same(task: str, shard: int, one: list[Any], other: list[Any]) -> None:
     assert one == other, f"W5: {task}, shard {shard}: the log has {one}, its owner {other}"
 
 
+def _in_objects(records: Iterable[Record], compiled: CompiledWindows) -> list[Record]:
+    """Sessions may be in arrays or in objects, and one who takes over may have more in arrays."""
+    aggregations = {each.window.id: each.aggregation for each in compiled.windows}
+    return [
+        as_objects(each, aggregations[each.window]) if isinstance(each, SetSessionArrays) else each
+        for each in records
+    ]
+
+
 def _meaning(records: list[Any]) -> list[str]:
     """Records of a snapshot, so that those that mean the same are the same. A timer that found
     nothing (left) to fire is due a period later, and nobody needs to know; `fired` lists groups
@@ -427,6 +448,11 @@ def _meaning(records: list[Any]) -> list[str]:
             case FiredGroups():
                 what = (each.window, each.trigger, each.extent)
                 fired.setdefault(what, set()).update(map(repr, each.groups))
+            case SetSessions():
+                fired_of = [[sorted(names) for names in its] for its in each.fired]
+                columns = (each.groups, each.session_keys, each.lowers, each.uppers, each.states)
+                of_groups = zip(*columns, fired_of, strict=True)
+                found += [text_of([each.window, *its]) for its in of_groups]
             case TimerDue() | FiringProgress(event_type="timer-tick"):
                 pass
             case _:

@@ -210,14 +210,17 @@ class Place:
 
     size_bytes_max = 1 << 30
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Faults, publishing: Faults) -> None:
+        """`publishing`: what is committed may have to wait."""
         self._faults = faults
+        self._publishing = publishing
         self.settled: dict[str, tuple[GroupId, bytes]] = {}
         self.visible: dict[str, list[Any]] = {}
 
     @fatal
     def finish(self, token: Token) -> None:
         self._faults.before()
+        self._publishing.before()
         name = token["name"]
         if name in self.visible:
             return

@@ -203,6 +203,12 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 # --- drawing a job ------------------------------------------------------------------------------
 
 
+def publishes_late(seed: int) -> bool:
+    """Whether what an output has committed is mostly seen some steps later. Whoever had committed
+    it may have ended by then."""
+    return seed % 8 == 3
+
+
 def draw_story(
     choice: random.Random,
     failures: random.Random,

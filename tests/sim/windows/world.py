@@ -27,7 +27,7 @@ from tests.sim.windows.network import Network
 from tests.sim.windows.poison import Poison
 from tests.sim.windows.process import Process, Work
 from tests.sim.windows.storage import Documents, Faults, Place, Storage
-from tests.sim.windows.story import Story, draw_story
+from tests.sim.windows.story import Story, draw_story, publishes_late
 from tests.sim.windows.violation import Violation
 from tests.support.clocks import ManualClock
 from tests.support.log.runs import altered
@@ -102,6 +102,7 @@ def draw_options(choice: random.Random, pages: random.Random) -> Options:
 IN_PARTS = 8
 """Every so many-th seed; the faults of the others stay what they were."""
 OPENS_FAIL = 0.2
+PUBLISHING_FAILS = 0.97
 
 
 class World:
@@ -112,6 +113,8 @@ class World:
     made_checks: type[Checks] = Checks
     poisonous = "m:fall_apart"
     """The function over which processes end."""
+    steps: tuple[int, ...] = (0, 1, 2, 6, 15)
+    """How many phases of a task may come in a round, while there are faults."""
 
     def __init__(self, seed: int) -> None:
         self.choice = random.Random(f"{seed}/world")
@@ -134,9 +137,13 @@ class World:
         self.in_parts = seed % IN_PARTS == IN_PARTS - 2
         """Whether the source has its segments in parts, of which some cannot be opened now."""
         self.opens = Faults(random.Random(f"{seed}/opens"), OPENS_FAIL if self.in_parts else 0.0)
+        late = PUBLISHING_FAILS if publishes_late(seed) else 0.0
+        self.publishing = Faults(random.Random(f"{seed}/publishing"), late)
         self.checks = self.made_checks(self)
         self.storage = self.made_storage(self.faults, self.checks.created, self.interleave)
-        self.places: dict[str, Place] = {name: Place(self.faults) for name in self._named("output")}
+        self.places: dict[str, Place] = {
+            name: Place(self.faults, self.publishing) for name in self._named("output")
+        }
         self.members: dict[GroupId, Process] = {}
         self.zombies: list[tuple[Process, int]] = []
         """With the round in which each dies."""
@@ -234,7 +241,7 @@ class World:
             for task in list(process.tasks.values()):
                 if self._is_busy(task):
                     continue
-                for _ in range(choice.choice((0, 1, 2, 6, 15)) if self.chaos else 200):
+                for _ in range(choice.choice(self.steps) if self.chaos else 200):
                     if not process.step(task):
                         break
                 if process.deaths is not None:
@@ -345,7 +352,8 @@ class World:
     def _heal(self) -> None:
         self.note("no faults from here on")
         self.chaos = False
-        self.faults.rate = self.opens.rate = self.network.refusals = self.network.losses = 0.0
+        self.faults.rate = self.opens.rate = self.publishing.rate = 0.0
+        self.network.refusals = self.network.losses = 0.0
         for process, _ in self.zombies:
             self._kill(process)
         self.zombies = []
