@@ -34,6 +34,7 @@ from onyx.state.opening import open_store
 from onyx.state.sharing import check_shared
 
 INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
+KEYED = "tests.support.spark.keyed_functions"
 JOB = JobId("sums-1")
 WIDTH, A_BATCH, PARTITIONS = 10, 9, "ab"
 EVENTS = {
@@ -77,6 +78,19 @@ JOINED = {
     "triggers": [],
 }  # fmt: skip
 
+TRACKED = {
+    **SPEC,
+    "workflow": [["read", "track"], ["track", "write"]],
+    "catalog": [
+        SPEC["catalog"][0],
+        {"name": "track", "type": "function", "fn": f"{KEYED}:counted", "batchFormat": "arrow",
+         "groupByKey": "key", "fluxPolicy": "continue", "state": {"count": "value[int]"}},
+        SPEC["catalog"][-1],
+    ],
+    "windows": [],
+    "triggers": [],
+}  # fmt: skip
+
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +113,7 @@ class Stream:
             if entry["type"] == "input":
                 entry["options"] = {"feed": str(folder / "feed")}
         feed(folder / "feed", EVENTS, 40)
-        self._worker = Worker(parsed(spec), folder, (INPUTS, FUNCTIONS))
+        self._worker = Worker(parsed(spec), folder, (INPUTS, FUNCTIONS, KEYED))
         self._worker.then = self.commit
         self._version: int | None = None
         location = self._worker.request.state_location
@@ -278,3 +292,13 @@ def test_rows_of_a_join_are_those_that_were_committed_last(tmp_path: Path) -> No
             assert sorted((each.group, each.lower, row["v"]) for each, row in rows) == read
         of_x = stream.ask("both", key="x", time_to=9).extents
         assert [each for each in extents if each.group == "x" and each.lower < 9] == list(of_x)
+
+
+def test_states_of_functions_are_those_that_were_committed_last(tmp_path: Path) -> None:
+    stream = Stream(tmp_path, TRACKED)
+    for batches in (1, 2, 3):
+        stream.run(1)
+        read = [each["key"] for part in EVENTS.values() for each in part[: batches * A_BATCH]]
+        found = {each.group: each.state for each in stream.ask("track.count").extents}
+        assert found == Counter(read)
+        assert [each.state for each in stream.ask("track.count", key="x").extents] == [found["x"]]
