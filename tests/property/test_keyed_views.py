@@ -119,7 +119,9 @@ class Held:
         self.logs = logs
         self.store = KeyedStore(Shards(shard_of))
         declared = {name: parse_state_type(each) for name, each in DECLARED.items()}
-        its = KeyedFunction(declared, None, None, None, frozenset(), None)  # type: ignore[arg-type]
+        its = KeyedFunction(
+            task="t", states=declared, ttl_ms=None, on_timer=None, fed_by=frozenset()
+        )
         self.states = HeldStates(its, self.store, Timers(self.store), (), lambda: 0)
         for shard, parts in logs.items():
             for part in parts:

@@ -22,8 +22,8 @@ from onyx.keystate.pages import Made
 from onyx.keystate.records import Record
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.operators.stream_join.definition import StreamJoin, stream_join
-from onyx.operators.stream_join.joined_streams import JoinedStreams
 from onyx.operators.stream_join.looking import look_at
+from onyx.operators.stream_join.operator import StreamJoinOperator
 from onyx.operators.stream_join.results import gathered
 from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.settings import StateSettings
@@ -126,7 +126,7 @@ class Peer:
     def start(self) -> None:
         keep = mapped(StateSettings()) if self.case.spilled else None
         shards = Shards(shard_of)
-        self.state = JoinedStreams(self.join, shards, self.case.page_max, keep, 4)
+        self.state = StreamJoinOperator(self.join, shards, self.case.page_max, keep, 4)
         for shard in range(SHARDS):
             self.state.restore(shard, [])
             for records in self.log:

@@ -24,8 +24,9 @@ from onyx.keystate.groups import Shards
 from onyx.keystate.selection import EVERYTHING, Selection, place_of
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.operators.stream_join.definition import StreamJoin, stream_join
-from onyx.operators.stream_join.joined_streams import SIDES, JoinedStreams
+from onyx.operators.stream_join.joined_streams import SIDES
 from onyx.operators.stream_join.looking import look_at
+from onyx.operators.stream_join.operator import StreamJoinOperator
 from onyx.operators.stream_join.spans import LEFT, RIGHT, US_A_MS, Side
 
 KEYS = (st.integers(-1, 2), st.text("ab", max_size=2), st.booleans())
@@ -90,10 +91,10 @@ def _no_function(name: str) -> Callable[..., Any]:
     raise AssertionError(name)
 
 
-def held(case: Case) -> JoinedStreams:
+def held(case: Case) -> StreamJoinOperator:
     """A peer with all rows."""
     join = join_of(case)
-    state = JoinedStreams(join, Shards(lambda group: 0), page_max=10)
+    state = StreamJoinOperator(join, Shards(lambda group: 0), page_max=10)
     for shard in range(SHARDS):
         state.restore(shard, [])
     state.restored()

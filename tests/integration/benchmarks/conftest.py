@@ -38,8 +38,8 @@ EXTENTS_MAX = 1_000
 """Of all workers; `end_memory` asks for it."""
 MODULES = (
     "bench_bad_rows", "bench_columns", "bench_joins", "bench_keyed_state", "bench_nexmark",
-    "bench_probe", "bench_state", "bench_sums", "bench_tasks", "nexmark.dicts", "nexmark.columns",
-    "job_ends",
+    "bench_probe", "bench_sources", "bench_state", "bench_sums", "bench_tasks", "nexmark.dicts",
+    "nexmark.columns", "job_ends",
 )  # fmt: skip
 IMPORTED = (
     "benchmarks.bench_spill", "benchmarks.group_memory", "benchmarks.timer_memory", "bytewax.run",

@@ -79,7 +79,7 @@ class Owner:
 
     @property
     def obstacles(self) -> list[str]:
-        return [reader.obstacle for reader in self.readers.values()]
+        return [reader.obstacle() for reader in self.readers.values()]
 
     def cursors(self, position: int | None = None) -> dict[str, Cursor]:
         """From where the next owner reads: everything that was read is complete."""

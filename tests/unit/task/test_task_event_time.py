@@ -26,7 +26,7 @@ from onyx.windows.watermarks import IDLE
 
 @pytest.fixture(autouse=True)
 def _windows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "compiled", lambda job, task, resolve: None)
+    monkeypatch.setattr(building, "definition_of", lambda job, task, resolve: None)
 
 
 class Watched(Fed):

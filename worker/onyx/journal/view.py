@@ -55,9 +55,16 @@ class JournalView:
         """
         return self._behind_the_last(position) or self._kept.read(position) or self._find(position)
 
-    def bounds(self) -> Bounds:
-        """Where it begins and ends now."""
-        return self._logs.steadily(self._bounds, owner=False)
+    def bounds(self, over: bool = False) -> Bounds:
+        """Where it begins and ends now.
+
+        Args:
+            over: nobody appends any more, so that what is gone does not come.
+
+        Raises:
+            StateError: it is over, and a part of it is gone.
+        """
+        return self._logs.steadily(self._bounds, owner=over)
 
     def since(self, wall_ms: int) -> int:
         """The first position that was not written before this time; the end if all were."""

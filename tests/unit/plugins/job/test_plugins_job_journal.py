@@ -270,7 +270,7 @@ def test_of_a_job_that_was_killed_the_rest_is_read_and_then_an_upgrade(state: St
     following = source.follow()
     source.state = state
     assert following.read() == [0, 1]
-    assert "submit a job that upgrades it, or drain this one" in following.reader.obstacle
+    assert "submit a job that upgrades it, or drain this one" in following.reader.obstacle()
     following.reader.cursor(2)
     with pytest.raises(Unavailable, match="submit a job that upgrades it"):
         following.read()
@@ -279,7 +279,7 @@ def test_of_a_job_that_was_killed_the_rest_is_read_and_then_an_upgrade(state: St
     source.append(1)
     source.clock.advance(1.0)
     assert following.read() == [2]
-    assert not following.reader.obstacle
+    assert not following.reader.obstacle()
 
 
 def test_a_version_that_begins_its_journal_anew_is_no_part_of_it() -> None:
@@ -289,7 +289,7 @@ def test_a_version_that_begins_its_journal_anew_is_no_part_of_it() -> None:
     source.upgrade("v2", adopts=False)
     source.append(5)
     assert following.read() == []
-    assert "job v2 has begun another one" in following.reader.obstacle
+    assert "job v2 has begun another one" in following.reader.obstacle()
 
 
 def test_what_is_not_kept_any_more_is_named() -> None:
@@ -327,7 +327,7 @@ def test_nothing_is_lost_while_nobody_says_what_became_of_the_job() -> None:
     assert following.read() == [0, 1]
     source.away = True
     assert following.read() == []
-    assert "ZooKeeper does not answer" in following.reader.obstacle
+    assert "ZooKeeper does not answer" in following.reader.obstacle()
     source.away = False
     source.append(1)
     assert following.read() == [2]

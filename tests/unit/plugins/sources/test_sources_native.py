@@ -139,12 +139,12 @@ def test_a_source_that_is_away_is_shown_and_tried_again() -> None:
     _, reader = world.owner()
     world.queue.down = lambda what: True
     assert reader.read(1) == []
-    assert "does not answer" in reader.obstacle
+    assert "does not answer" in reader.obstacle()
     world.queue.down = lambda what: False
     assert reader.read(1) == [], "not at once"
     world.clock.advance(RETRY_S)
     assert reader.read(1) == [{"n": 1}]
-    assert not reader.obstacle
+    assert not reader.obstacle()
 
 
 def test_an_ack_that_did_not_arrive_is_sent_again() -> None:

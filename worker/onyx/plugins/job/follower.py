@@ -207,7 +207,8 @@ def first_position(
 ) -> Cursor:
     """Where a partition is read first: what versions have that go on in one journal is one."""
     views = [view_of(context, options.task, int(partition), job) for job in journal.jobs]
-    found = [(view, view.bounds()) for view in views]
+    over = journal.state == "completed"
+    found = [(view, view.bounds(over)) for view in views]
     origin = next((bounds.origin for _, bounds in reversed(found) if bounds.origin), "")
     same = [(view, bounds) for view, bounds in found if bounds.origin == origin]
     whole = Bounds(

@@ -8,8 +8,9 @@ takes those that are new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, compress
+from typing import Protocol
 
 import numpy as np
 
@@ -18,10 +19,11 @@ from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Batch
 from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.predicates import Resolve
+from onyx.keystate.records import StatesRecord
 from onyx.ledger.lineage import any_retried
 from onyx.model.job import Job
 from onyx.model.workflow import children
-from onyx.operators.windowed.combining import Combiner, States, combiner_of
+from onyx.on_demand import OnDemand
 from onyx.runs import taken
 from onyx.task.channels.dealing import Groupings, put_to_child, slots_of
 from onyx.task.channels.outbox import Outbox
@@ -33,6 +35,24 @@ SEGMENTS_MAX = 65_536
 STATES_BYTES_MAX = 524_288
 """States, encoded, that fit into a frame beside the lineage; larger ones gain nothing."""
 
+_COMBINER_OF: OnDemand[Callable[[Job, str, Resolve], Combiner | None]]
+_COMBINER_OF = OnDemand("onyx.operators.windowed.combining:combiner_of")
+
+
+class Combiner(Protocol):
+    """The windows of a child, as they are folded before segments are sent."""
+
+    def fold(self, batch: Batch, watermark: int | None) -> States | None:
+        """The states that the windows have of a batch alone; None: the segments are to be sent.
+
+        Args:
+            watermark: what the child may have heard of before the batch.
+        """
+        ...
+
+
+States = dict[int, list[StatesRecord]]
+"""States of windows by key group."""
 Combiners = Mapping[str, Combiner]
 """By child task, of those that are combined."""
 
@@ -44,7 +64,9 @@ def combiners(job: Job, task: str, resolve: Resolve) -> Combiners:
         UserError: a function of a child is not registered or not of the right kind.
     """
     entries = [job.entry(child) for child in children(job.workflow)[task]]
-    found = {each.name: combiner_of(job, each.name, resolve) for each in entries if each.combine}
+    found = {
+        each.name: _COMBINER_OF.load()(job, each.name, resolve) for each in entries if each.combine
+    }
     return {name: each for name, each in found.items() if each is not None}
 
 
