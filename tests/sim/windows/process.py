@@ -17,6 +17,7 @@ from tests.sim.windows.network import Link
 from tests.sim.windows.poison import recording
 from tests.sim.windows.storage import DocumentsOf, PlaceOf, Storage
 from tests.sim.windows.violation import Violation, not_hidden
+from tests.support.operators.ordered import watch_operators
 
 from onyx.errors import NameNotRegistered
 from onyx.flow.batch import Segment, Segments
@@ -47,6 +48,7 @@ from onyx.task.channels.wiring import sources_of
 from onyx.task.holding import holds_for
 from onyx.task.kinds import kind_of, new_task
 from onyx.task.messages import Completions, Ready, Returns, Rewire, Seal, Stop
+from onyx.task.stateful import build
 from onyx.task.table import Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
@@ -55,6 +57,8 @@ from onyx.transport.lookups import Lookup
 
 if TYPE_CHECKING:
     from tests.sim.windows.world import World
+
+watch_operators(build)
 
 
 @dataclass(slots=True, eq=False)

@@ -19,6 +19,7 @@ from immutables import Map
 from tests.support.clocks import ManualClock
 from tests.support.log.memory_log import MemoryLog
 from tests.support.log.runs import altered
+from tests.support.operators.ordered import watch_operators
 from tests.support.spark.windows import run_plan
 
 from onyx.errors import NameNotRegistered, OnyxError
@@ -64,6 +65,7 @@ from onyx.task.channels.wiring import Site
 from onyx.task.holding import holds_for
 from onyx.task.kinds import kind_of, new_task
 from onyx.task.messages import Completions, Ready, Returns, Rewire, Seal, Stop
+from onyx.task.stateful import build
 from onyx.task.table import LOOP_END, Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
@@ -72,6 +74,7 @@ from onyx.transport.lookups import Lookup
 
 JOB = JobId("job-1")
 GROUP = GroupId("group-1")
+watch_operators(build)
 MOMENT_S = 0.01
 """Between two rounds when nothing can be done."""
 ROUNDS_MAX = 5_000

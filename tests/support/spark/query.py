@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas
 import pyarrow as pa
+from tests.support.operators.ordered import watch_operators
 
 from onyx.errors import UserFunctionError
 from onyx.model.canonical import to_mapping
@@ -28,6 +29,7 @@ from onyx.spark.objects.fetch import opened_parquet
 from onyx.spark.objects.staged import write_list
 from onyx.spark.objects.upload import Upload, uploaded
 from onyx.spark_query.config import QueryConfig
+from onyx.spark_query.folding import contents
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import SCHEMA, Row, rows_of
 from onyx.spark_query.run import answer
@@ -35,6 +37,7 @@ from onyx.spark_query.stream import Publish
 from onyx.storage.objects.urls import is_url, parse_url
 
 Rows = list[dict[str, Any]]
+watch_operators(contents)
 _attempts = itertools.count()
 _files: dict[str, Frame] = {}
 """Frames that were written, by their folders."""

@@ -13,6 +13,7 @@ The order of calls, which each operator may rely on:
     between two batches:  merge, advance, tick, complete, take_changes, freeze, query, look_up
     at the end:           ends_at -> complete, for each key group once -> close
 
+Tests assert it of all operators (`tests/support/operators/ordered`), whatever they test.
 `advance`, `tick` and `complete` give pages (`keystate.pages`): until the last page of one nothing
 else is called but `take_changes`, `freeze`, `query` and `look_up`. When a call raises, the state is
 between two batches, and must be restored before it is used again. Nothing blocks but code of the
