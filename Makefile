@@ -46,7 +46,7 @@ demo: setup ## Run the flights job on 4 worker processes and check it against pa
 check: at-once ## What a developer runs before a commit: `make test` without servers
 	$(BIN)/python -m pytest $(PARALLEL_CHECK) --tier short -m "not server"
 
-test: at-once short ## Pass what a change can plausibly break: linter, types, import contracts, tests (10 minutes)
+test: at-once short ## Pass what a change can plausibly break: linter, types, import contracts, tests (8 minutes)
 
 test-all: test rest ## Pass everything: also slow tests, and properties and simulations at length
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
@@ -85,6 +85,7 @@ def test_names_that_spark_does_not_tell_apart_are_refused_by_all(tmp_path: Path)
         ([Decimal("1.5")], [0.5, 3], []),
         ([Decimal("0.12345678901234567890")], [0.5, 3], [0.5]),
         ([Decimal("0." + "1" * 38)], [Decimal("0.5"), 1], [1]),
+        ([0.5], [Decimal("217058676029.44912"), 3], [Decimal("217058676029.44912")]),
         ([Decimal("1e-20")], [10**17, 10**18], [10**18]),
         ([10**18], [Decimal("1e-20"), 3], [Decimal("1e-20")]),
         ([10**37], [5], []),
@@ -106,6 +107,7 @@ NUMBERS = st.one_of(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(batches=st.lists(st.tuples(st.integers(0, 2), st.lists(NUMBERS, max_size=5)), max_size=6))
+@example(batches=[(0, [0.0, Decimal("217058676029.44912")])])
 def test_all_that_is_taken_has_one_type_that_holds_it(
     tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[int, Values]]
 ) -> None:

@@ -8,6 +8,8 @@ and so is what pyarrow does without a word: 1e300 as the infinity of float32, 1.
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pyarrow.types as kinds
 
@@ -15,6 +17,8 @@ from onyx.flow.columns.compute import pc
 
 _INTEGERS = pa.decimal128(20, 0)
 """Holds all ints of 64 bits. Of an int64 pyarrow takes a decimal to need all digits it may have."""
+DIGITS_OF_FLOATS = 15
+"""Each decimal of so many digits has a float of its own."""
 _ZONED = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
 """Text that names a time zone."""
 
@@ -60,6 +64,14 @@ def _number(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if kinds.is_float32(kind) and _infinities(found) != _infinities(column):
         raise pa.ArrowInvalid("a number is beyond what float32 holds")
     return found
+
+
+def are_floats(decimals: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether the float of each decimal is written as the decimal is."""
+    floats = decimals.cast(pa.float64())
+    # Of few digits each has a float of its own. Of more pyarrow rounds the same way there and back.
+    many = pc.greater_equal(pc.abs(floats), 10.0 ** (DIGITS_OF_FLOATS - decimals.type.scale))
+    return all(Decimal(repr(float(each))) == each for each in decimals.filter(many).to_pylist())
 
 
 def _infinities(column: pa.Array) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence, Set
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
+from onyx.flow.columns.casts import are_floats
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.list_views import without_views
 from onyx.flow.columns.moments import is_within
@@ -141,11 +143,9 @@ def _require_exact(tables: Sequence[pa.Table]) -> None:
     floats = {f.name for table in tables for f in table.schema if kinds.is_floating(f.type)}
     for table in tables if floats else ():
         for field in table.schema:
-            if field.name in floats and kinds.is_decimal(field.type):
-                column = table[field.name]
-                back = column.cast(pa.float64()).cast(field.type)
-                if pc.any(pc.not_equal(back, column)).as_py():
-                    raise pa.ArrowTypeError(f"a decimal of column {field.name!r} is no float")
+            beside = field.name in floats and kinds.is_decimal(field.type)
+            if beside and not are_floats(table[field.name]):
+                raise pa.ArrowTypeError(f"a decimal of column {field.name!r} is no float")
 
 
 def _together(tables: Sequence[pa.Table], schemas: Sequence[pa.Schema]) -> pa.Table:
@@ -256,9 +256,12 @@ def _fitting(
     """One by one: for a batch in which something does not fit."""
     failures: list[tuple[int, Exception]] = []
     known = dict(zip(names, types, strict=True))
+    declared = frozenset(name for name, kind in known.items() if kind is not None)
     kept: list[int] = []
     for index, segment in enumerate(segments):
         problem = misfit(segment, known, closed)
+        if problem is None and (why := _rounded(segment, known, declared)):
+            problem = UserError(why)
         if problem is None:
             kept.append(index)
         else:
@@ -299,6 +302,15 @@ def misfit(
         if known.get(key) is None and not kinds.is_null(kind):
             known[key] = kind
     return None
+
+
+def _rounded(segment: Mapping[str, Any], known: Mapping[str, Any], asked: Set[str]) -> str:
+    """Why a number would be another float; empty if none is. One that a schema asks for may be."""
+    for key, value in segment.items():
+        beside = type(value) in (int, Decimal) and key not in asked and known[key] == pa.float64()
+        if beside and Decimal(repr(float(value))) != value:
+            return f"key {key!r} holds {value}, which is no float, beside floats"
+    return ""
 
 
 def _joined(arrays: list[pa.Array], names: Sequence[str], count: int) -> Columns:

@@ -107,6 +107,10 @@ def _require_alike(values: Sequence[Any], kind: pa.DataType) -> None:
     if len(found) > 1 and any(apart <= found for apart in _APART):
         names = " and ".join(sorted(each.__name__ for each in found))
         raise pa.ArrowTypeError(f"one column cannot hold {names}")
+    if int in found and kinds.is_float64(kind):
+        ints = (each for each in values if type(each) is int)
+        if not all(float(each) == each for each in ints):
+            raise pa.ArrowInvalid("an int beside floats has more digits than float64 holds")
     if kinds.is_list(kind):
         within = [each for each in values if each is not None]
         _require_alike(list(chain.from_iterable(within)), kind.value_type)
