@@ -15,7 +15,7 @@ ORDER: dict[str, dict[str, str]] = {
     "restoring": {"restore": "restoring", "restored": "restored"},
     "restored": {"resume": "restored", "begin": "between"},
     "between": {
-        "begin": "between", "apply": "applied", "takes": "between",
+        "begin": "between", "apply": "applied", "look": "looked", "takes": "between",
         "merge": "between", "ends_at": "between", "advance": "firing", "tick": "firing",
         "complete": "firing",
     },
@@ -23,7 +23,8 @@ ORDER: dict[str, dict[str, str]] = {
     "looked": {"change": "between", "merge": "looked", "takes": "looked"},
     "firing": {},
 }  # fmt: skip
-"""By where an operator is, what may be called and where it is then. While something fires nothing
+"""By where an operator is, what may be called and where it is then. A batch that is only looked at
+has its leaves already: it was kept, or suspects in it were refused. While something fires nothing
 of this is called until its last page."""
 OF_A_BATCH = ("apply", "look", "change")
 """A task goes through its phases without a batch too, and nothing is done then."""

@@ -9,7 +9,7 @@ Neither knows the other's class, so a new kind of operator is a room of `operato
 The order of calls, which each operator may rely on:
 
     restore(shard, records)* -> restored -> begin
-    for each batch:       apply -> look -> (it is routed) -> merge* -> change
+    for each batch:       apply, unless it has leaves -> look -> (it is routed) -> merge* -> change
     between two batches:  merge, advance, tick, complete, take_changes, freeze, query, look_up
     at the end:           ends_at -> complete, for each key group once -> close
 
