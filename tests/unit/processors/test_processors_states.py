@@ -63,7 +63,6 @@ def states_of(
         name="m:Noted",
         parents=parents,
         fed_by=frozenset({"a", "b"}),
-        cooperative=True,
     )
     clock = clock or ManualClock()
     context = Context("job", "task", 0, 1, ("a", "b"))

@@ -26,8 +26,6 @@ class Needs(NamedTuple):
     """A batch is of one parent, which it names."""
     inbox: bool = False
     """It may leave a part of a batch, which comes again when it may take that."""
-    end_of_time: bool = False
-    """Before its last firing it hears where event time ends."""
     user_code_at_start: bool = False
     """To begin it calls code of the user's."""
     absorbs: bool = False
@@ -55,18 +53,13 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     late_to: tuple[str, ...] = ()
     """Children that get late segments."""
 
+    needs: Needs = Needs()
+    """What it needs of the task around it."""
+    is_cooperative: bool | None = None
+    """Whether its code returns soon; None: the job says so."""
+
     words: ClassVar[str]
     """What is at fault when the operator raises, for people."""
-
-    @property
-    def needs(self) -> Needs:
-        """What it needs of the task around it."""
-        return Needs()
-
-    @property
-    def is_cooperative(self) -> bool | None:
-        """Whether its code returns soon; None: the job says so."""
-        return None
 
     def shards(self) -> Shards:
         """What gives the key groups of groups; it knows none that somebody has."""

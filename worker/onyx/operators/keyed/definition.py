@@ -11,7 +11,7 @@ from onyx.model.job import Job
 from onyx.model.requests import asked_for
 from onyx.model.state_types import StateType, parse_state_type
 from onyx.model.workflow import sources_above
-from onyx.program.definition import Definition, Needs
+from onyx.program.definition import Definition
 
 
 class KeyedFunction(Definition, frozen=True, kw_only=True):
@@ -27,11 +27,6 @@ class KeyedFunction(Definition, frozen=True, kw_only=True):
     to the request that has brought the segment."""
 
     words = "state"
-
-    @property
-    def needs(self) -> Needs:
-        """Timers fire until the end of event time."""
-        return Needs(end_of_time=self.on_timer is not None)
 
 
 def keyed_function(job: Job, task: str, resolve: Resolve) -> KeyedFunction | None:

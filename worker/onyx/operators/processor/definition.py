@@ -35,19 +35,8 @@ class Processing(Definition, frozen=True, kw_only=True):
     """The name of the class in the job."""
     parents: tuple[Parent, ...]
     """By ordinal."""
-    cooperative: bool
 
     words = "the processor"
-
-    @property
-    def needs(self) -> Needs:
-        """A processor takes what it likes, and begins with code of the user's."""
-        return Needs(inbox=True, user_code_at_start=True)
-
-    @property
-    def is_cooperative(self) -> bool:
-        """What the class of the user's says."""
-        return self.cooperative
 
     def made(self, arguments: Sequence[Any]) -> Processor:
         """A new processor. Raises UserFunctionError: there is none."""
@@ -93,7 +82,8 @@ def processing(job: Job, task: str, resolve: Resolve) -> Processing | None:
         ),
         fed_by=frozenset(sources_above(job, task)),
         group_key=key_getter(entry, resolve),
-        cooperative=make.is_cooperative,
+        needs=Needs(inbox=True, user_code_at_start=True),
+        is_cooperative=make.is_cooperative,
     )
 
 

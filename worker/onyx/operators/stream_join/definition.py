@@ -42,11 +42,6 @@ class StreamJoin(Definition, frozen=True, kw_only=True):
 
     words = "join"
 
-    @property
-    def needs(self) -> Needs:
-        """A batch is of one side."""
-        return Needs(parents_apart=True, absorbs=True)
-
     def key_of(self, parent: str | None) -> KeyGetter | None:
         """The key of a side."""
         return next(side.getter for side in self.sides if side.task == parent)
@@ -69,6 +64,7 @@ def stream_join(job: Job, task: str, resolve: Resolve) -> StreamJoin | None:
     return StreamJoin(
         task=task,
         group_key=left.getter,
+        needs=Needs(parents_apart=True, absorbs=True),
         sides=(left, right),
         spans=_spans(entry, outer),
         latest=entry.how == "asof",

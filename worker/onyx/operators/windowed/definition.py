@@ -21,16 +21,8 @@ class Windowed(Definition, frozen=True, kw_only=True):
     compiled: CompiledWindows
     functions: Mapping[str, Callable[..., Any]]
     """The functions that triggers name."""
-    absorbs: bool = False
-    """Whether only what triggers emit goes further."""
 
     words = "windows"
-
-    @property
-    def needs(self) -> Needs:
-        """What a window emits belongs to nobody's request: it is of many segments."""
-        by_spark = any(each.window.engine != "peers" for each in self.compiled.windows)
-        return Needs(absorbs=self.absorbs, answers=False, engine=by_spark)
 
 
 def windowed(job: Job, task: str, resolve: Resolve) -> Windowed | None:
@@ -48,6 +40,7 @@ def windowed(job: Job, task: str, resolve: Resolve) -> Windowed | None:
     names = {name for each in triggers for name in (each.sync, each.emit) if name is not None}
     names.discard(EMIT_ROWS)
     group_key = key_getter(entry, resolve)
+    by_spark = any(each.window.engine != "peers" for each in windows.windows)
     return Windowed(
         task=task,
         compiled=windows,
@@ -57,5 +50,6 @@ def windowed(job: Job, task: str, resolve: Resolve) -> Windowed | None:
         late_to=tuple(sorted({each.late_to for each in mine.values() if each.late_to})),
         fed_by=frozenset(sources_above(job, task)),
         functions={name: resolve(name) for name in sorted(names)},
-        absorbs=entry.type == "reduce",
+        # What a window emits belongs to nobody's request: it is of many segments.
+        needs=Needs(absorbs=entry.type == "reduce", answers=False, engine=by_spark),
     )
