@@ -1,8 +1,6 @@
 """The keeper of the state of a task over one share of its groups: the code of peers, in memory.
 
-What is made is sent on when the batch, or the page, is through. Nothing comes twice: Spark takes
-the rows of a task of its own once, whatever it repeats, so what peers keep of ids has no
-counterpart here.
+What is made is sent on when the batch, or the page, is through.
 """
 
 from __future__ import annotations
@@ -15,27 +13,24 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.keystate.pages import Page, Pages
 from onyx.keystate.records import StatesRecord
 from onyx.keystate.uniqueness import UniqueKeys
-from onyx.ledger.applied import Mask
 from onyx.program.operator import carry_out
 from onyx.program.program import Program
 from onyx.runs import Numbers
 from onyx.spark_query.failure import TaskFailed
-from onyx.spark_query.folding.combine import all_but
 from onyx.spark_query.folding.contents import Contents
+from onyx.spark_query.folding.untracked import Untracked
 from onyx.spark_query.tree import Tree
 
 
-class Fold:
-    """The state of one share. Implements `program.operator.Keeper`."""
+class Fold(Untracked):
+    """The state of one share."""
 
     def __init__(self, tree: Tree, program: Program, contents: Contents) -> None:
         """`contents`: what the share holds."""
+        super().__init__(contents.shard_of, program.clock)
         self._tree = tree
         self._task = program.task
         self.operator = contents.operator
-        self.shard_of = contents.shard_of
-        self.clock = program.clock
-        self.closed: frozenset[int] = frozenset()
         self._own = contents.shards
         self._unique = contents.unique
         self._emitted: list[tuple[str | None, Segments]] = []
@@ -95,14 +90,6 @@ class Fold:
             self._tree.emit(self._task, segments, child)
 
     # What the operator asks.
-
-    def unapplied(self, batch: Batch) -> Mask | None:
-        """All: nothing comes twice."""
-        return None
-
-    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
-        """All but those that are withdrawn: nothing comes twice."""
-        return all_but(batch, withdrawn)
 
     def has_seen(self, shard: int, value: Any) -> bool:
         """Whether a segment with this uniqueness key has come."""

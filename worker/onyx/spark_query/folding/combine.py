@@ -12,35 +12,30 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from onyx.codec.records import encode_records
-from onyx.flow.batch import Batch, EncodedRun, Segments
+from onyx.flow.batch import EncodedRun, Segments
 from onyx.keystate.records import StatesRecord
-from onyx.ledger.applied import Mask
 from onyx.operators.windowed.combining import folding_operator, states_of
 from onyx.program.program import Program
 from onyx.runs import Numbers
 from onyx.spark_query.folding.ordered import OrderedWindows
+from onyx.spark_query.folding.untracked import Untracked
 
 SEGMENTS_MAX = 500_000
 """Segments whose states are gathered before they go to their buckets: what bounds the memory."""
 
 
-class Combining:
-    """The windows of one task over the segments of one origin. Implements
-    `program.operator.Keeper`."""
+class Combining(Untracked):
+    """The windows of one task over the segments of one origin."""
 
     def __init__(self, program: Program, watermark: Callable[[], int | None]) -> None:
         """`watermark`: that of the origin, before the batch that is worked on."""
         its = program.operator
         assert its is not None, "asked before"
+        super().__init__(its.shards(), program.clock)
         self._its, self._program = its, program
         self._watermark = watermark
         self._segments = 0
-        self.shard_of = its.shards()
-        self.clock = program.clock
-        self.closed: frozenset[int] = frozenset()
         self._begin()
 
     def _begin(self) -> None:
@@ -70,14 +65,6 @@ class Combining:
 
     # What the operator asks.
 
-    def unapplied(self, batch: Batch) -> Mask | None:
-        """All: nothing comes twice."""
-        return None
-
-    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
-        """All but those that are withdrawn: nothing comes twice."""
-        return all_but(batch, withdrawn)
-
     def has_seen(self, shard: int, value: Any) -> bool:
         """Tasks with a uniqueness key do not combine."""
         raise AssertionError("no uniqueness key")
@@ -103,12 +90,3 @@ class Combining:
     def changed(self, segments: int) -> None:
         """So many segments were added."""
         self._segments += segments
-
-
-def all_but(batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
-    """All segments of a batch but those that are withdrawn; None: all of them."""
-    if not withdrawn:
-        return None
-    news = np.ones(len(batch), np.bool_)
-    news[list(withdrawn)] = False
-    return news
