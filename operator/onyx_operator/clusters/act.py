@@ -2,19 +2,31 @@
 
 An action that is refused does not keep the others from being carried out: a Service is of use
 while a NetworkPolicy is not allowed.
+
+What is drawn for a Secret is made once, and the operator cannot read it. The token of a Spark
+server is random: another one is as good. The account of a tenancy opens what was stored under it,
+so it follows from the name of the tenancy and the operator's own account: when the Secret is
+deleted, or the cluster is made again, it is the same one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import secrets
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
+from onyx.errors import SettingsError, Unavailable
+from onyx.log.zookeeper.access import account_of
 from onyx.settings import Settings
 from onyx_operator.clusters.actions import Action, Apply, Draw
-from onyx_operator.clusters.drawn import content
+from onyx_operator.clusters.mounts import SPARK_TOKEN_KEY
 from onyx_operator.clusters.plan import Plan
+from onyx_operator.clusters.resources import ACCOUNT_TYPE
 from onyx_operator.clusters.spec import Refusal, as_declared
 from onyx_operator.kube import Conflict, Kube, KubeError, Object
 
@@ -60,7 +72,7 @@ async def _carry_out(kube: Kube, cluster: Object, log: Settings, action: Action)
             await kube.event(cluster, verb, f"{verb.lower()} {_object(action)}")
         return
     if isinstance(action, Draw):
-        data = await asyncio.to_thread(content, action.child.body, log)
+        data = await asyncio.to_thread(_content, action.child.body, log)
         secret = {**action.child.body, "data": data}
         with contextlib.suppress(Conflict):  # somebody was first
             await kube.create(action.child.resource, secret)
@@ -69,6 +81,22 @@ async def _carry_out(kube: Kube, cluster: Object, log: Settings, action: Action)
     namespace = cluster["metadata"]["namespace"]
     await kube.delete(action.resource, namespace, action.name, action.uid)
     await kube.event(cluster, "Deleted", f"deleted {_object(action)}")
+
+
+def _content(secret: Mapping[str, Any], log: Settings) -> dict[str, str]:
+    """What a Secret of a cluster is to hold, as the API takes it.
+
+    Raises:
+        Unavailable: the operator's own password cannot be read.
+    """
+    drawn = {SPARK_TOKEN_KEY: secrets.token_urlsafe()}
+    if secret["type"] == ACCOUNT_TYPE:
+        try:
+            user, password = account_of(log.tenancy_id, log.zookeeper)
+        except SettingsError as error:
+            raise Unavailable(str(error)) from error
+        drawn = {"user": user, "password": password}
+    return {key: base64.b64encode(text.encode()).decode() for key, text in drawn.items()}
 
 
 def _object(action: Action) -> str:
