@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, compress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Batch
 from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.predicates import Resolve
-from onyx.keystate.records import StatesRecord
 from onyx.ledger.lineage import any_retried
 from onyx.model.job import Job
 from onyx.model.workflow import children
@@ -30,6 +29,9 @@ from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import ChildTask, Site
 from onyx.transport.interface import Partial
 
+if TYPE_CHECKING:
+    from onyx.operators.windowed.combining import Combiner, States
+
 SEGMENTS_MAX = 65_536
 """Segments whose lineage fits into a frame, beside the states."""
 STATES_BYTES_MAX = 524_288
@@ -39,21 +41,7 @@ _COMBINER_OF: OnDemand[Callable[[Job, str, Resolve], Combiner | None]]
 _COMBINER_OF = OnDemand("onyx.operators.windowed.combining:combiner_of")
 
 
-class Combiner(Protocol):
-    """The windows of a child, as they are folded before segments are sent."""
-
-    def fold(self, batch: Batch, watermark: int | None) -> States | None:
-        """The states that the windows have of a batch alone; None: the segments are to be sent.
-
-        Args:
-            watermark: what the child may have heard of before the batch.
-        """
-        ...
-
-
-States = dict[int, list[StatesRecord]]
-"""States of windows by key group."""
-Combiners = Mapping[str, Combiner]
+Combiners = Mapping[str, "Combiner"]
 """By child task, of those that are combined."""
 
 
