@@ -23,7 +23,7 @@ _OF_PEERS = {
     "in the function",
     "partitioned": "a process of Spark has segments of all groups, so it reads all rows: remove "
     "it, or run the job on peers",
-    "processor": "it keeps nothing between two batches: run the job on peers",
+    "processor": "what it leaves in its inbox does not outlive a micro-batch: run the job on peers",
     "refresh": "a process of Spark keeps the rows that it has read: remove it, or run the job on "
     "peers",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "
@@ -62,8 +62,8 @@ def check_engine(spec: Draft, path: str, report: Report) -> None:
             hint = "the fragments of a query run one after the other: run the job on peers"
             report.add(at(at(where, "join"), "state"), "is not for engine: spark", hint)
     if good(spec, "upgrade") is not None:
-        what = "is not for engine: spark, which keeps no state that could be carried over"
+        what = "is not for engine: spark, whose state is not carried over"
         report.add(at(path, "upgrade"), what, f"remove it; {_NO_STATE}")
     if good(spec, "upgrade_policy") == "KeepState":
-        what = "KeepState is not for engine: spark, which keeps no state"
+        what = "KeepState is not for engine: spark, whose state is not carried over"
         report.add(at(path, "upgradePolicy"), what, "choose another policy")
