@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import permutations
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +23,7 @@ from tests.operator.test_clusters_operator import eventually, says
 from tests.operator.workers import Workers
 from tests.support.log.markers import marker
 from tests.support.log.memory_log import MemoryLog
+from tests.support.log.strangers import stranger
 from tests.support.patience import WAIT_S
 
 from onyx.client.client import Client
@@ -91,18 +92,6 @@ class World:
             found.zookeeper, auth_user=user, auth_password_file=str(file), auth_per_tenancy=False
         )
         return replace(found, zookeeper=own)
-
-    @contextmanager
-    def raw(self, *accounts: tuple[str, str]) -> Iterator[KazooClient]:
-        """A client that nothing of Onyx keeps back."""
-        shown = [("digest", ":".join(each)) for each in accounts]
-        client = KazooClient(self.found.engine.zookeeper.address, auth_data=shown)
-        client.start(WAIT_S)
-        try:
-            yield client
-        finally:
-            client.stop()
-            client.close()
 
     def cluster(self, namespace: str, name: str = "onyx", **spec: Any) -> dict[str, Any]:
         zookeeper = spec.pop("zookeeper", {})
@@ -220,10 +209,10 @@ def test_the_account_of_a_tenant_opens_its_own_tree_alone_and_that_of_the_operat
 ) -> None:
     operators = ("onyx", "of the operator")
     accounts = {tenant: world.account(tenant) for tenant in TENANTS}
-    with world.raw(operators, *accounts.values()) as everybody:
+    with stranger(world.found.engine.zookeeper.address, operators, *accounts.values()) as everybody:
         nodes = {each: sorted(tree(everybody, f"/onyx/{each}.onyx")) for each in TENANTS}
     for own, other in permutations(TENANTS):
-        with world.raw(accounts[own]) as client:
+        with stranger(world.found.engine.zookeeper.address, accounts[own]) as client:
             assert sorted(tree(client, f"/onyx/{own}.onyx")) == nodes[own]
             client.set(f"/onyx/{own}.onyx/log", b"")
             for name, attack in ATTACKS.items():

@@ -11,7 +11,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from msgspec.structs import replace
 from tests.support.log.logs import settings_for
 from tests.support.log.markers import marker
+from tests.support.log.strangers import stranger as stranger_of
 from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import Secret
 from tests.support.servers.ports import free_port
@@ -31,9 +32,7 @@ from onyx.errors import UserError
 from onyx.ids import NO_POSITION
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
-from onyx.log.zookeeper.tls_handler import TlsHandler
 from onyx.settings import TlsSettings, ZooKeeperSettings
-from onyx.tls.files import ZOOKEEPER, CertificateFiles
 
 pytestmark = pytest.mark.server
 
@@ -61,18 +60,10 @@ def address(server: ZooKeeperServer) -> str:
     return server.address
 
 
-@contextmanager
-def raw(address: str, *users: str, tls: TlsSettings | None = None) -> Iterator[KazooClient]:
-    """A client that nothing of Onyx keeps back."""
-    files = CertificateFiles(tls, ZOOKEEPER, serves=False) if tls else None
-    shown = [("digest", f"{user}:{PASSWORDS[user]}") for user in users]
-    client = KazooClient(address, auth_data=shown, handler=TlsHandler(files) if files else None)
-    client.start(WAIT_S)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
+def raw(
+    address: str, *users: str, tls: TlsSettings | None = None
+) -> AbstractContextManager[KazooClient]:
+    return stranger_of(address, *((user, PASSWORDS[user]) for user in users), tls=tls)
 
 
 def tree(client: KazooClient, top: str = "/") -> Iterator[str]:
