@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -330,26 +331,33 @@ def test_shards_may_move_to_an_owner_that_joins(script: Script, when: int) -> No
 
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["none-in-memory", "two-in-memory"])
-def spill(
+def new_spill(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Spill]:
-    """With pages so small that most things take several."""
+) -> Iterator[Callable[[], Spill]]:
+    """Of each example another, which would count what owners of the one before had in memory. With
+    pages so small that most things take several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("onyx.state.local.spilled.PAGE", 2)
-        yield Spill(tmp_path_factory.mktemp("scratch"), extents_max=request.param)
+        yield partial(Spill, tmp_path_factory.mktemp("scratch"), extents_max=request.param)
 
 
 @given(scripts(), st.integers(1, 2), st.booleans())
 @settings(max_examples=examples(50))
-def test_states_may_be_on_disk(spill: Spill, script: Script, count: int, single: bool) -> None:
+def test_states_may_be_on_disk(
+    new_spill: Callable[[], Spill], script: Script, count: int, single: bool
+) -> None:
     script = script.one_by_one() if single else script
+    spill = new_spill()
     owners = Owners(script, count, lambda: spill)
     assert_agree(script.steps, script, owners, nothing)
 
 
 @given(scripts(), st.lists(st.booleans(), min_size=1, max_size=5))
 @settings(max_examples=examples(50))
-def test_states_on_disk_are_restored(spill: Spill, script: Script, snapshots: list[bool]) -> None:
+def test_states_on_disk_are_restored(
+    new_spill: Callable[[], Spill], script: Script, snapshots: list[bool]
+) -> None:
+    spill = new_spill()
     owners = Owners(script, 2, lambda: spill)
 
     def between(number: int) -> None:
@@ -360,7 +368,8 @@ def test_states_on_disk_are_restored(spill: Spill, script: Script, snapshots: li
 
 @given(scripts(), st.integers(0, 8))
 @settings(max_examples=examples(25))
-def test_shards_on_disk_may_move(spill: Spill, script: Script, when: int) -> None:
+def test_shards_on_disk_may_move(new_spill: Callable[[], Spill], script: Script, when: int) -> None:
+    spill = new_spill()
     owners = Owners(script, 1, lambda: spill)
     if not script.grouped:
         return
@@ -419,6 +428,7 @@ def test_what_the_watermark_has_passed_fires_once_however_often_owners_change(
 @given(scripts(), RESTARTS)
 @settings(max_examples=examples(40))
 def test_states_on_disk_fire_in_runs_too(
-    spill: Spill, page_max: int, script: Script, restarts: list[int]
+    new_spill: Callable[[], Spill], page_max: int, script: Script, restarts: list[int]
 ) -> None:
+    spill = new_spill()
     assert_survives(Owners(script, 1, lambda: spill, page_max), restarts)

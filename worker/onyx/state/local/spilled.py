@@ -238,6 +238,8 @@ class SpilledBucket(Bucket):
     def evict(self, share: float) -> None:
         """Only on disk from now on: what was used least."""
         many = min(dict.__len__(self), int(dict.__len__(self) * share) + 1)
+        if not many:
+            return
         keys = list(islice(dict.__iter__(self), many))
         self._write(keys)
         for key in keys:
