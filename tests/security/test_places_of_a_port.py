@@ -9,17 +9,20 @@ import ctypes
 import resource
 import selectors
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.patience import WAIT_S
+from tests.support.servers.certificates import Secret
 from tests.support.servers.fake_requests import FakeRequests
-from tests.support.servers.fronts import answer, answers, fronts
+from tests.support.servers.fronts import answer, answers, connected, fronts
 
 from onyx.front.app import App
 from onyx.front.front import Front
@@ -172,6 +175,8 @@ ADDRESSES = [f"127.0.0.{number}" for number in range(2, 66)]
 MIB = 1 << 20
 OF_A_PLACE = 32 << 10
 """Bytes that a place may cost beside its body: buffers, parser, tasks."""
+OF_BOTH_SIDES = 160 << 10
+"""Bytes that a connection over TLS may cost, with what its client here holds."""
 
 
 class Waiting(Inputs):
@@ -291,3 +296,21 @@ def test_bodies_in_all_places_hold_no_more_memory_than_bodies_may() -> None:
         until(lambda: front.connections == 0)
         with clients.send(b"{}") as another:
             assert answer(another).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.usefixtures("descriptors")
+def test_connections_over_tls_hold_little_before_they_say_anything(
+    tmp_path: Path, authority: trustme.CA
+) -> None:
+    Secret(tmp_path, authority)
+    context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+    context.check_hostname = False
+    files = {"cert_file": str(tmp_path / "tls.crt"), "key_file": str(tmp_path / "tls.key")}
+    with contextlib.ExitStack() as stack:
+        front = stack.enter_context(fronts(Inputs()))(**files)
+        before, count = memory(), 256
+        for _ in range(count):
+            raw = stack.enter_context(connected(front))
+            stack.enter_context(context.wrap_socket(raw))
+        assert front.connections == count
+        assert memory() - before < count * OF_BOTH_SIDES

@@ -14,6 +14,7 @@ import contextlib
 import resource
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from collections.abc import Callable
 from email.utils import formatdate
@@ -31,6 +32,10 @@ from onyx.tls.server_files import ServerFiles
 SWEEP_INTERVAL_S = 1.0
 CLOSE_PATIENCE_S = 2.0
 """How long requests may take for their answers when the process ends."""
+TLS_BUFFER_BYTES = 32_768
+"""What each connection over TLS holds from its first byte to its end. asyncio's own 256 KiB are
+300 MiB for the connections of one port, which any stranger may open."""
+SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 
 class Limits(BodyLimits, Protocol):
