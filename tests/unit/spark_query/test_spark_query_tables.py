@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.spark.query import publish_all, request_of, run_query
+from tests.support.clocks import ManualClock
+from tests.support.spark.inputs import feed
+from tests.support.spark.query import Frames, publish_all, request_of, run_query
+from tests.support.spark.stream import Worker, written
 
+from onyx.flow.groups.keys import shard_of
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.driver.request import QueryReply
-from onyx.spark_query import tables
+from onyx.spark_query import programs, tables
+from onyx.tables.dealt import DealtTable
 
 SEEN = [{"user": n % 7, "time": n} for n in range(30)]
 USERS = [
@@ -39,6 +44,23 @@ spec:
        options: {path: "users.jsonl"}}
 """
 
+BUCKETS = 4
+PARTS = """
+apiVersion: onyx.dev/v1alpha1
+kind: OnyxJob
+metadata: {name: parts}
+spec:
+  engine: spark
+  workflow: [[read, who], [who, write]]
+  catalog:
+    - {name: read, type: input, plugin: sequence, BATCHoptions: {partitions: 3, segments: SEEN}}
+    - {name: who, type: function, BATCHgroupByKey: user, fluxPolicy: continue,
+       join: {table: users, key: user, at: time, columns: [name]}}
+    - {name: write, type: output, plugin: files, options: {path: out}}
+    - {name: users, type: table, plugin: files, key: id, versionKey: since, partitioned: true,
+       options: {path: "users.jsonl"}}
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -52,10 +74,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(folder: Path, form: str = "", bytes_max: int = 1_000_000) -> QueryReply:
-    text = JOB.replace("BATCH", form).replace("SEEN", json.dumps(SEEN))
-    modules = ("table_shop",)
-    request = request_of(parse_manifest(text), folder, modules, table_bytes_max=bytes_max)
-    reply = run_query(request)
+    return run_text(folder, JOB.replace("BATCH", form), bytes_max)
+
+
+def run_text(folder: Path, text: str, bytes_max: int = 1_000_000) -> QueryReply:
+    job, modules = parse_manifest(text.replace("SEEN", json.dumps(SEEN))), ("table_shop",)
+    conf = {"spark.sql.shuffle.partitions": "as many as Frames has"}
+    request = request_of(job, folder, modules, table_bytes_max=bytes_max, spark_conf=conf)
+    reply = run_query(request, Frames(BUCKETS))
     if reply.failure is None:
         publish_all(request, reply)
     return reply
@@ -96,3 +122,92 @@ def test_a_table_that_is_too_large_ends_the_query_with_the_task_that_looks_it_up
     assert failure is not None
     assert failure.task == "who"
     assert "table users has more than 50 bytes" in failure.message
+
+
+@pytest.mark.parametrize("form", ["", "batchFormat: arrow, "], ids=["dicts", "columns"])
+@pytest.mark.parametrize("bytes_max", [1_000_000, 1_500])
+def test_each_bucket_looks_up_its_part_of_a_partitioned_table_which_is_read_once(
+    folder: Path, form: str, bytes_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part has 1,200 bytes at most, and all of them 3,000."""
+    found: dict[int, list[int]] = {}
+    dealt, deal, part = [], tables.deal_table, DealtTable.part
+
+    def noted(self: DealtTable, number: int) -> Any:
+        table = part(self, number)
+        found[number] = sorted({row["id"] for row in table.values()})
+        assert sum(self._sizes_bytes[each] for each in self._held) <= bytes_max
+        return table
+
+    monkeypatch.setattr(tables, "deal_table", lambda *given: dealt.append(1) or deal(*given))
+    monkeypatch.setattr(DealtTable, "part", noted)
+    assert run_text(folder, PARTS.replace("BATCH", form), bytes_max).failure is None
+    assert lines(folder / "out") == [
+        {key: each[key] for key in each if key != "newest"} for each in by_loop()
+    ]
+    assert len(dealt) == 1, "once a process"
+    users = range(5)
+    assert found == {
+        bucket: [id for id in users if shard_of(id) % BUCKETS == bucket]
+        for bucket in {shard_of(each["user"]) % BUCKETS for each in SEEN}
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (USERS, "table users has more than 300 bytes, which a process of Spark would hold"),
+        ([{"id": 1, "since": 0, "name": "x"}, {"since": 0}], "row 1 has nothing in id by which"),
+        ([{"since": 0, "name": "x"}], "table users: no row has 'id': they have since, name"),
+        ([{"id": 1, "since": None, "name": "x"}], "row 0 has nothing in since by which"),
+    ],
+)
+def test_a_partitioned_table_that_does_not_fit_ends_the_query(
+    folder: Path, rows: list[dict[str, Any]], why: str
+) -> None:
+    (folder / "users.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    failure = run_text(folder, PARTS.replace("BATCH", ""), bytes_max=300).failure
+    assert failure is not None
+    assert failure.task == "who"
+    assert why in failure.message
+
+
+def test_a_partitioned_table_without_rows_has_nothing_for_anybody(folder: Path) -> None:
+    (folder / "users.jsonl").write_text("")
+    assert run_text(folder, PARTS.replace("BATCH", "")).failure is None
+    assert lines(folder / "out") == [{**each, "name": None} for each in SEEN]
+
+
+@pytest.mark.parametrize("partitioned", ["true", "false"])
+def test_micro_batches_look_up_what_has_been_read_again_meanwhile(
+    folder: Path, partitioned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr(programs, "SystemClock", lambda: clock)
+    monkeypatch.setattr("onyx.spark_query.sources.BATCH_SEGMENTS_MAX", 7)
+    monkeypatch.setattr("onyx.spark_query.sources.NEWS_S", 0.0)
+    inputs = "tests.support.spark.inputs"
+    feed(folder / "feed", {"a": SEEN}, 100, ends=True)
+    text = PARTS.replace("BATCH", "").replace("plugin: sequence", f'plugin: "{inputs}:fed"')
+    text = text.replace("{partitions: 3, segments: SEEN}", f'{{feed: "{folder}/feed"}}')
+    text = text.replace("partitioned: true", f"partitioned: {partitioned}, refresh: [1, minute]")
+    worker = Worker(parse_manifest(text), folder, (inputs,))
+    users = folder / "users.jsonl"
+
+    def then(batch: Any) -> None:
+        rows = [{**row, "name": f"batch {batch.number}"} for row in USERS]
+        if batch.number == 2:
+            rows = [{"id": 1, "since": 0, "name": 7}]  # of another type: it stays as it is
+        users.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        clock.advance(60.0)
+
+    worker.then = then
+    assert worker.run().failure is None
+    seen: dict[int, set[str]] = {}
+    for each in written(folder):
+        if each["user"] < 5:
+            seen.setdefault(each["time"] // 7 + 1, set()).add(each["name"].partition(" at")[0])
+    assert seen == {
+        1: {"0", "1", "2", "3", "4"}, 2: {"batch 1"}, 3: {"batch 1"}, 4: {"batch 3"},
+        5: {"batch 4"},
+    }  # fmt: skip

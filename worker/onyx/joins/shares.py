@@ -1,7 +1,8 @@
-"""The part of a table that one peer of a task keeps: the rows that segments of its groups look up.
+"""The parts of a table, one for each peer of a task or each bucket of a query: the rows that
+segments of its groups look up.
 
-Segments go to the peers of a task by the hash of their group, and rows by the same hash of the same
-values, so a segment and its row are at one peer.
+Segments go to peers and buckets by the hash of their group, and rows by the same hash of the same
+values, so a segment and its row meet.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.errors import UserError
+from onyx.flow.arrays import Indices
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
@@ -29,10 +31,10 @@ class Share(NamedTuple):
     peers: int
 
 
-class Partition:
-    """Takes from the rows of a table those of one share."""
+class Dealing:
+    """Deals the rows of a table to its parts."""
 
-    def __init__(self, table: CatalogEntry, task: CatalogEntry, share: Share) -> None:
+    def __init__(self, table: CatalogEntry, task: CatalogEntry, parts: int) -> None:
         """`task`: looks the table up, and is grouped by the keys that it looks up."""
         assert task.join is not None, "validated: only a join looks up a partitioned table"
         getter = key_getter(task, _no_function)
@@ -40,24 +42,27 @@ class Partition:
         self._grouping = Grouping(getter, task)
         self._table = table.name
         self._keys = dict(zip(names_of(table.key), task.join.keys, strict=True))
-        self._share = share
+        self.parts = parts
 
-    def of(self, rows: Columns) -> Columns:
-        """Rows of the table that are of the share.
+    def part(self, number: int, rows: Columns) -> Columns:
+        """Rows of the table that are of one part. Raises as `parts_of`."""
+        if not all(map(rows.has, self._keys)):
+            return rows  # `Table` says which key is missing
+        mine = np.flatnonzero(self.parts_of(rows) == number)
+        return rows if len(mine) == len(rows) else rows.take(mine)
+
+    def parts_of(self, rows: Columns) -> Indices:
+        """The part of each row of the table.
 
         Raises:
             UserError: a key is none that segments can be grouped by.
         """
-        if not all(map(rows.has, self._keys)):
-            return rows  # `Table` says which key is missing
         arrays = [rows.column(key) for key in self._keys]
         keys = Columns(pa.RecordBatch.from_arrays(arrays, names=list(self._keys.values())))
         try:
-            slots = self._grouping.slots_of(keys, self._share.peers)
+            return self._grouping.slots_of(keys, self.parts)
         except UserError as error:
             raise UserError(f"table {self._table}, which is partitioned: {error}") from error
-        mine = np.flatnonzero(slots == self._share.rank)
-        return rows if len(mine) == len(rows) else rows.take(mine)
 
 
 def names_of(key: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -64,20 +64,14 @@ class Table(Mapping[Any, Row]):
         return self.rows.record_batch
 
     def require_like(self, before: Table) -> None:
-        """Whether whoever looks up the table that there was before can look up this one.
+        """Raises UserError: as `require_alike`."""
+        if len(self.rows) and len(before.rows):
+            require_alike(self.columns.schema, before.columns.schema)
 
-        Raises:
-            UserError: a column is gone, or has another type.
-        """
-        here, there = self.columns.schema, before.columns.schema
-        for field in there if len(self.rows) and len(before.rows) else ():
-            index = here.get_field_index(field.name)
-            kind = here.field(index).type if index >= 0 else None
-            if kind is None or (kind != field.type and pa.null() not in (kind, field.type)):
-                now = "is gone" if kind is None else f"had type {field.type}, and has {kind}"
-                raise UserError(
-                    f"column {field.name} {now}: a schema keeps the columns as they are"
-                )
+    @property
+    def size(self) -> str:
+        """How large it is, for people."""
+        return f"{len(self.rows)} rows with {len(self)} keys, {self.rows.size_bytes} bytes"
 
     def find(self, keys: Sequence[pa.Array], at: pa.Array | None = None) -> Indices:
         """For each key the index of its row; -1: it has none.
@@ -152,3 +146,17 @@ class Table(Mapping[Any, Row]):
             f"table {self.name}: row {row} has {what} in {name} by which it could be found: "
             f"{segment}"
         )
+
+
+def require_alike(here: pa.Schema, before: pa.Schema) -> None:
+    """Whether whoever looks up the table that there was before can look up this one.
+
+    Raises:
+        UserError: a column is gone, or has another type.
+    """
+    for field in before:
+        index = here.get_field_index(field.name)
+        kind = here.field(index).type if index >= 0 else None
+        if kind is None or (kind != field.type and pa.null() not in (kind, field.type)):
+            now = "is gone" if kind is None else f"had type {field.type}, and has {kind}"
+            raise UserError(f"column {field.name} {now}: a schema keeps the columns as they are")

@@ -29,6 +29,7 @@ class Fragment:
         self._query = query
         self._number = number
         self._reached = reached
+        query.tables.tend()
         self._sinks = Sinks(query, writer)
         self._tree = Tree(query, self._sinks)
         self._inputs = Inputs(query, self._tree.examined)
@@ -113,6 +114,7 @@ class Fragment:
 
     def _fold(self, task: str, bucket: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
         outlet, below = self._begin(f"{task}:{bucket}"), downstream(self._query, task)
+        self._tree.bucket = bucket
         share = Share(self._query, self._tree, task, bucket, self._reached)
         outlet.mark = share.mark
         share.begin()

@@ -34,7 +34,9 @@ class Query:
         self.clock: Clock = SystemClock()
         self.resolve: Callable[[str], Callable[..., Any]] = Resolver(config.request.modules).resolve
         self.plugins = Plugins(self.request, self.job, self.peer, self.clock, self.resolve)
-        self.tables = QueryTables(self.job, self.plugins, config.request.table_bytes_max)
+        self.tables = QueryTables(
+            self.job, self.plugins, self.clock, config.request.table_bytes_max, config.buckets
+        )
 
     @property
     def peer(self) -> PeerId:
@@ -47,9 +49,12 @@ class Query:
             self.request.job_id, task, self.peer, phase, error, self.request.report_values
         )
 
-    def program(self, task: str) -> Program:
+    def program(self, task: str, bucket: Callable[[], int]) -> Program:
         """A task, ready to run; a new one with each call, because functions may keep state in its
         event.
+
+        Args:
+            bucket: whose segments it has now.
 
         Raises:
             UserError: a function is not registered or not of the right kind.
@@ -60,7 +65,7 @@ class Query:
             job_id, job, entry, event, self.clock, Tally(), self.request.report_values
         )
         fn_params = self.request.fn_params.get(task, ())
-        return with_functions(program, self.resolve, fn_params, self.tables.of(entry))
+        return with_functions(program, self.resolve, fn_params, self.tables.of(entry, bucket))
 
 
 @lru_cache(maxsize=4)

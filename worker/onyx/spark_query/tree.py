@@ -45,12 +45,14 @@ class Tree:
         self._combining: dict[str, Combining] = {}
         self.outlet: Outlet
         """The outlet of the origin whose segments are pushed."""
+        self.bucket = 0
+        """The bucket of these segments, behind a shuffle."""
 
     def program(self, task: str) -> Program:
         """The program of a task, made when it is needed first."""
         if task not in self._programs:
             try:
-                program = self._query.program(task)
+                program = self._query.program(task, lambda: self.bucket)
             except Exception as error:
                 raise self.failure(task, Phase.BUILD.value, error) from error
             shuffled = [each for each in program.groupings if self._is_sent(each)]

@@ -18,7 +18,7 @@ from onyx.flow.columns.record_batch import Columns, join
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.flow.formats import Segments
 from onyx.flow.mixed import Read, runs_of
-from onyx.joins.shares import Partition, names_of
+from onyx.joins.shares import names_of
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
@@ -36,7 +36,7 @@ def load_table(
     plugin: Input,
     bytes_max: int,
     wanted: Callable[[], bool],
-    partition: Partition | None = None,
+    keep: Callable[[Columns], Columns] | None = None,
 ) -> Table:
     """The table, as it is now in its source.
 
@@ -44,37 +44,42 @@ def load_table(
         plugin: its own, which is closed.
         bytes_max: above it a table is refused.
         wanted: False when nobody waits for it any more.
-        partition: takes the rows that are kept; None: all are.
+        keep: takes from rows those that are kept; None: all are.
 
     Raises:
         Unavailable: it cannot be read now.
         UserError: it never can, or it is too large.
     """
     try:
-        read = _parts(entry, plugin, wanted)
-        parts = _kept(entry, read, bytes_max, partition)
+        read = reads_of(entry, plugin, wanted)
+        parts = _kept(entry, read, bytes_max, keep)
     finally:
         plugin.close()
-    rows = join(parts) if parts else _no_rows(entry)
+    rows = join(parts) if parts else no_rows(entry)
     return Table(entry.name, rows, names_of(entry.key), entry.version_key)
 
 
 def _kept(
-    entry: CatalogEntry, read: Iterator[Columns], bytes_max: int, partition: Partition | None
+    entry: CatalogEntry,
+    read: Iterator[Columns],
+    bytes_max: int,
+    keep: Callable[[Columns], Columns] | None,
 ) -> list[Columns]:
     """Parts that have rows, or else one, which has columns at least."""
     parts: list[Columns] = []
     size_bytes = 0
     for rows in read:
-        part = rows if partition is None else partition.of(rows)
+        part = rows if keep is None else keep(rows)
         size_bytes += part.size_bytes if len(part) else 0
         if size_bytes > bytes_max:
-            raise _too_large(entry, bytes_max)
+            holder = "one peer" if entry.partitioned else "each worker process"
+            raise too_large(f"table {entry.name}", bytes_max, holder)
         parts.append(part)
     return [part for part in parts if len(part)] or parts[:1]
 
 
-def _parts(entry: CatalogEntry, plugin: Input, wanted: Callable[[], bool]) -> Iterator[Columns]:
+def reads_of(entry: CatalogEntry, plugin: Input, wanted: Callable[[], bool]) -> Iterator[Columns]:
+    """The rows of a table, as they are read. Raises as `load_table`."""
     schema = arrow_schema(entry)
     bad = BadRecords(entry.name, plugin, None)
     for partition in plugin.partitions():
@@ -95,7 +100,8 @@ def _parts(entry: CatalogEntry, plugin: Input, wanted: Callable[[], bool]) -> It
             reader.close()
 
 
-def _no_rows(entry: CatalogEntry) -> Columns:
+def no_rows(entry: CatalogEntry) -> Columns:
+    """What a table has whose source has nothing."""
     schema = arrow_schema(entry) or pa.schema([])
     return Columns(
         pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
@@ -128,12 +134,9 @@ def _columns(run: Segments, entry: CatalogEntry, schema: pa.Schema | None) -> Co
     return columns
 
 
-def _holder(entry: CatalogEntry) -> str:
-    return "one peer" if entry.partitioned else "each worker process"
-
-
-def _too_large(entry: CatalogEntry, bytes_max: int) -> UserError:
+def too_large(what: str, bytes_max: int, holder: str) -> UserError:
+    """What is raised about a table, or a part of it, that would take too much memory."""
     return UserError(
-        f"table {entry.name} has more than {bytes_max:,} bytes, which {_holder(entry)} would hold: "
-        "leave out columns that nobody looks up, or raise ONYX_TASK_TABLE_BYTES_MAX"
+        f"{what} has more than {bytes_max:,} bytes, which {holder} would hold: leave out columns "
+        "that nobody looks up, or raise ONYX_TASK_TABLE_BYTES_MAX"
     )

@@ -1,4 +1,4 @@
-"""The tables that the tasks of a process look up, each once, however many tasks have it.
+"""The tables that the tasks of a worker look up, each once, however many tasks have it.
 
 A table is loaded when the first task asks for it, and dropped when the last one has left. The task
 that steps next when it is time has it read again; then all tasks have the new one at once, each
@@ -10,24 +10,19 @@ twice while it travels, and a new one would have to be told apart from one that 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from concurrent.futures import Future
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from onyx.errors import describe
 from onyx.ids import JobId
 from onyx.joins.asked import AskedTable
 from onyx.joins.shares import Share
 from onyx.joins.table import Table
 from onyx.seams import Clock
-
-logger = logging.getLogger(__name__)
+from onyx.tables.refreshed import Refreshed, Run
 
 Load = Callable[[Callable[[], bool]], Table]
 """Loads a table. Gets a function that is false when nobody waits for it any more."""
-Run = Callable[[Callable[[], Any]], Future[Any]]
 
 
 class TableId(NamedTuple):
@@ -39,29 +34,14 @@ class TableId(NamedTuple):
     """Whose part it is; None: the whole table."""
 
 
-class SharedTable:
+class SharedTable(Refreshed[Table]):
     """One table of one job in this process. Any thread may call."""
 
     def __init__(self, load: Load, run: Run, clock: Clock, refresh_s: float | None) -> None:
-        """`refresh_s`: time after which it is loaded again; None: never."""
-        self._load, self._run, self._clock = load, run, clock
-        self._refresh_s = refresh_s
-        self._lock = Lock()
-        self._table: Table | None = None
+        """`load`: is told whether anybody waits for it still. Others as of `Refreshed`."""
+        super().__init__(lambda: load(self._is_wanted), run, clock, refresh_s)
         self._asked: AskedTable | None = None
-        self._loading: Future[Any] | None = None
-        self._due_s = 0.0
         self.users = 0
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it has been loaded."""
-        return self._table is not None
-
-    def now(self) -> Table:
-        """The table as it is now. Only after `loaded` was true."""
-        assert self._table is not None, "a task waits until its tables are there"
-        return self._table
 
     def asked(self) -> AskedTable:
         """The table as questions see it. Takes long the first time."""
@@ -73,53 +53,12 @@ class SharedTable:
                 self._asked = asked if self._table is table else None
         return asked
 
-    def loaded(self) -> bool:
-        """Whether it is there; the first call begins to load it.
-
-        Raises:
-            Unavailable: it cannot be read now: ask again.
-            UserError: it never can.
-        """
-        with self._lock:
-            if self._table is None and self._loading is None:
-                self._begin()
-            if self._table is None and self._loading is not None and self._loading.done():
-                done, self._loading = self._loading, None
-                self._take(done.result())
-            return self._table is not None
-
-    def tend(self) -> None:
-        """Load it again if it is time, and take what was loaded. A failure is logged, and the old
-        table stays."""
-        if self._refresh_s is None or self._table is None:
-            return
-        with self._lock:
-            if self._loading is None:
-                if self._clock.monotonic_s() >= self._due_s:
-                    self._begin()
-            elif self._loading.done():
-                done, self._loading = self._loading, None
-                try:
-                    done.result().require_like(self._table)
-                    self._take(done.result())
-                except Exception as error:
-                    self._due_s = self._clock.monotonic_s() + self._refresh_s
-                    name = self._table.name
-                    logger.warning("table %s stays as it is: %s", name, describe(error))
-
-    def _begin(self) -> None:
-        self._loading = self._run(lambda: self._load(self._is_wanted))
+    def _take(self, table: Table) -> None:
+        super()._take(table)
+        self._asked = None
 
     def _is_wanted(self) -> bool:
         return self.users > 0
-
-    def _take(self, table: Table) -> None:
-        self._table, self._asked = table, None
-        self._due_s = self._clock.monotonic_s() + (self._refresh_s or 0.0)
-        rows, size_bytes = len(table.rows), table.rows.size_bytes
-        logger.info(
-            "table %s has %d rows with %d keys, %d bytes", table.name, rows, len(table), size_bytes
-        )
 
 
 class SharedTables:

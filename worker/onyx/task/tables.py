@@ -8,8 +8,9 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from onyx.flow.columns.record_batch import Columns
 from onyx.joins.enrichment import Enrichment
-from onyx.joins.shares import Partition, Share
+from onyx.joins.shares import Dealing, Share
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.tables import looked_up
@@ -70,15 +71,15 @@ def tables_again(runtime: Runtime, allocation: Allocation) -> bool:
 def _loading(
     assignment: Assignment, job: Job, task: CatalogEntry, table: CatalogEntry, share: Share | None
 ) -> Load:
-    partition = None if share is None else Partition(table, task, share)
-    return partial(_load, assignment, job, table, partition)
+    keep = None if share is None else partial(Dealing(table, task, share.peers).part, share.rank)
+    return partial(_load, assignment, job, table, keep)
 
 
 def _load(
     assignment: Assignment,
     job: Job,
     table: CatalogEntry,
-    partition: Partition | None,
+    keep: Callable[[Columns], Columns] | None,
     wanted: Callable[[], bool],
 ) -> Table:
     services, peer = assignment.services, assignment.peer
@@ -88,4 +89,4 @@ def _load(
     assert table.plugin is not None, "validated: a table names a plugin"
     plugin = services.build_input(table.plugin, context)
     bytes_max = services.settings.task.table_bytes_max
-    return load_table(table, plugin, bytes_max, wanted, partition)
+    return load_table(table, plugin, bytes_max, wanted, keep)

@@ -157,16 +157,14 @@ class Work(msgspec.Struct, frozen=True):
     refresh: Annotated[
         int | None,
         Duration(REFRESH_MS_MIN, TIMEOUT_MS_MAX),
-        Key(allowed_for=("table",), restriction="Not with engine: spark."),
+        Key(allowed_for=("table",)),
     ] = None
     """Time after which the source of a table is read again, as a whole. Tasks look up the old rows
     until then, and also when it cannot be read. By default a table is read once."""
-    partitioned: Annotated[
-        bool, Key(allowed_for=("table",), restriction="Not with engine: spark.")
-    ] = False
-    """Whether each peer of a task keeps only the rows that its own groups look up. Each task that
-    joins the table has to be grouped by the keys that it looks up. By default each worker process
-    keeps all rows."""
+    partitioned: Annotated[bool, Key(allowed_for=("table",))] = False
+    """Whether each peer of a task keeps only the rows that its own groups look up, and a process of
+    Spark those of the buckets that it has. Each task that joins the table has to be grouped by the
+    keys that it looks up. By default each process keeps all rows."""
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Options of the plugin, and values for params; each plugin has its own keys."""
     medium: Annotated[

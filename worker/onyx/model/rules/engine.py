@@ -21,11 +21,7 @@ _OF_PEERS = {
     "the job on peers",
     "loop_to": "the fragments of a query run one after the other: run the job on peers, or repeat "
     "in the function",
-    "partitioned": "a process of Spark has segments of all groups, so it reads all rows: remove "
-    "it, or run the job on peers",
     "processor": "what it leaves in its inbox does not outlive a micro-batch: run the job on peers",
-    "refresh": "a process of Spark keeps the rows that it has read: remove it, or run the job on "
-    "peers",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "
     "remove it, or run the job on peers",
     "when_idle": "a micro-batch begins when something has come, and a query over bounded inputs "

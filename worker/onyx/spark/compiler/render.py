@@ -72,6 +72,8 @@ class _Lines:
         yield _kind(entry)
         if tables := looked_up(entry):
             yield f"looks up {' and '.join(tables)}, which each process reads once"
+            if any(self._job.entry(each).partitioned for each in tables):
+                yield "a part for each bucket"
         if entry.maker is not None:
             yield f"{entry.maker} on {'columns' if entry.batch_format == 'arrow' else 'dicts'}"
         exchange = self._plan.exchange(task)
