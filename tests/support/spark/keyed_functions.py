@@ -47,6 +47,11 @@ def counted(batch: pa.RecordBatch, state: Any) -> pa.RecordBatch:
     return pa.record_batch({"key": batch["key"], "v": batch["v"], "count": found})
 
 
+def tallied(segment: dict[str, Any], state: Any) -> None:
+    """Only counts."""
+    state.count = (state.count or 0) + 1
+
+
 def same(segment: dict[str, Any]) -> dict[str, Any]:
     """The segment itself."""
     return segment

@@ -133,6 +133,16 @@ def test_a_job_on_spark_is_one_task_that_reads_and_writes_and_has_one_peer():
     assert not found.stateful
 
 
+@pytest.mark.parametrize("keeps", ["window", "state", "join"])
+def test_what_a_job_on_spark_keeps_between_micro_batches_goes_when_it_has_ended(keeps):
+    job = replace(windowed(), engine="spark")
+    if keeps != "window":
+        parse = replace(JOB.entry("parse"), type="join" if keeps == "join" else "function")
+        parse = replace(parse, state={"n": "value[int]"} if keeps == "state" else None)
+        job = replace(JOB, engine="spark", catalog=(JOB.entry("read"), parse, JOB.entry("write")))
+    assert spec(job).stateful
+
+
 @pytest.mark.parametrize(
     ("engine", "entry", "tags"),
     [

@@ -16,6 +16,7 @@ from tests.support.clients.one_job import OneJob
 from tests.support.clocks import ManualClock
 from tests.support.log.memory_log import MemoryLog
 from tests.support.spark.inputs import feed
+from tests.support.spark.query import request_of, run_query
 from tests.support.spark.stream import Worker
 
 from onyx.client import committed_state
@@ -90,6 +91,19 @@ TRACKED = {
     "windows": [],
     "triggers": [],
 }  # fmt: skip
+
+KEPT = {
+    **SPEC,
+    "workflow": [["read", each] for each in ("fold", "count", "track", "tally")],
+    "catalog": [
+        *SPEC["catalog"][:-1],
+        TRACKED["catalog"][1],
+        {"name": "tally", "type": "function", "fn": f"{KEYED}:tallied", "groupByKey": "key",
+         "fluxPolicy": "continue", "state": {"count": "value[int]"}},
+    ],
+    "triggers": [],
+}  # fmt: skip
+"""Nothing goes anywhere: what is asked for is what the tasks keep."""
 
 
 @pytest.fixture(autouse=True)
@@ -302,3 +316,23 @@ def test_states_of_functions_are_those_that_were_committed_last(tmp_path: Path) 
         found = {each.group: each.state for each in stream.ask("track.count").extents}
         assert found == Counter(read)
         assert [each.state for each in stream.ask("track.count", key="x").extents] == [found["x"]]
+
+
+def test_tasks_that_only_keep_state_need_no_output(tmp_path: Path) -> None:
+    stream = Stream(tmp_path, KEPT)
+    for batches in (1, 2, 3):
+        stream.run(1)
+        read = [each["key"] for part in EVENTS.values() for each in part[: batches * A_BATCH]]
+        assert states(stream.ask()) == sums(batches)
+        assert [each.state for each in stream.ask("ever").extents] == [len(read)]
+        for task in ("track", "tally"):
+            found = {each.group: each.state for each in stream.ask(f"{task}.count").extents}
+            assert found == Counter(read)
+
+
+def test_a_query_in_which_nothing_goes_anywhere_ends_with_its_inputs(tmp_path: Path) -> None:
+    spec = copy.deepcopy(KEPT)
+    spec["catalog"][0] |= {"plugin": "sequence", "options": {"segments": EVENTS["a"]}}
+    reply = run_query(request_of(parsed(spec), tmp_path, (KEYED,)))
+    assert (reply.failure, reply.outputs) == (None, {})
+    assert {reply.tasks[each].read for each in ("fold", "count", "track", "tally")} == {40}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.jobs.bench import JOB, Bench
+from tests.support.spark import keyed_functions
 
 from onyx.codec.extents import decode_extents, encode_selection
 from onyx.errors import OnyxError, Unavailable, UserError
@@ -19,6 +20,7 @@ from onyx.task.messages import Query
 from onyx.task.task import Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
+KEYED = "tests.support.spark.keyed_functions"
 WORDS = [{"word": "abc"[n % 3], "n": n} for n in range(30)]
 SPEC: dict[str, Any] = {
     "guarantee": "exactly-once",
@@ -248,3 +250,32 @@ def test_pages_go_on_behind_the_place_that_they_are_given(bench: Bench) -> None:
     bench.step(task)
     assert counts(answer) == {"b": 10}
     assert answer.result().more
+
+
+def test_tasks_that_only_keep_state_need_no_output() -> None:
+    keyed = {"type": "function", "groupByKey": "word", "fluxPolicy": "continue",
+             "state": {"count": "value[int]"}}  # fmt: skip
+    spec = {
+        **SPEC,
+        "workflow": [["read", "keep"], ["read", "dicts"], ["read", "columns"]],
+        "catalog": [
+            *SPEC["catalog"][:-1],
+            {"name": "dicts", "fn": f"{KEYED}:tallied", **keyed},
+            {"name": "columns", "fn": f"{KEYED}:counted", "batchFormat": "arrow", **keyed},
+        ],
+        "triggers": [],
+    }
+    words = [{"key": each["word"], "v": each["n"], **each} for each in WORDS]
+    spec["catalog"][0] = {**spec["catalog"][0], "options": {"segments": words}}
+    functions = {f"{KEYED}:{name}": fn for name, fn in vars(keyed_functions).items()}
+    bench = Bench(spec, functions, peers={"dicts": 2})
+    bench.settle()
+    assert bench.completed
+    for name in ("keep", "columns", "dicts"):
+        tasks = [task for task in bench.tasks.values() if task.name == name]
+        what = "counts" if name == "keep" else f"{name}.count"
+        answers = [ask(task, query(task, what)) for task in tasks]
+        for task in tasks:
+            bench.step(task)
+        found = [each for answer in answers for each in counts(answer).items()]
+        assert sorted(found) == [("a", 10), ("b", 10), ("c", 10)]

@@ -71,7 +71,7 @@ def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:
         max_peers=1,
         percentage=job.percentage,
         acker_percentage=job.acker_percentage,
-        stateful=bool(job.windows),
+        stateful=bool(stateful_tasks(job)),
         digest=digest,
         owner=owner,
     )
