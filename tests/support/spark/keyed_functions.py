@@ -55,3 +55,14 @@ def tallied(segment: dict[str, Any], state: Any) -> None:
 def same(segment: dict[str, Any]) -> dict[str, Any]:
     """The segment itself."""
     return segment
+
+
+def counting(segment: dict[str, Any], state: Any) -> dict[str, Any]:
+    """The number of a key so far."""
+    state.count = (state.count or 0) + 1
+    return {"key": state.key, "count": state.count}
+
+
+def counting_columns(batch: pa.RecordBatch, state: Any) -> pa.RecordBatch:
+    """As `counting`, in columns."""
+    return counted(batch, state).select(["key", "count"])

@@ -372,3 +372,36 @@ def test_partitions_are_known_by_their_names() -> None:
     old = {"read": (0, ["a", "b", "c"]), "count": (3, ["0", "1"])}
     new = {"read": (2, ["c", "d", "a"]), "count": (0, ["0", "1"]), "more": (5, ["a"])}
     assert numbers(old, new) == {0: 4, 2: 2, 3: 0, 4: 1}
+
+
+def on(engine: str, point: Spec | None = None, endless: bool = True, **more: Any) -> Job:
+    """The job on an engine, over an input that has no end."""
+
+    def change(spec: Spec) -> None:
+        spec["engine"] = engine
+        if endless:
+            entry(spec, "read").update(plugin="m:feed", options={})
+        spec["windows"][0].update(more)
+
+    return changed(change, point)
+
+
+@pytest.mark.parametrize("engine", ["spark", "peers"])
+def test_a_job_without_end_on_spark_is_carried_over_to_either_engine(engine: str) -> None:
+    fates, problems = reported(on(engine), on("spark", engine="spark"))
+    assert (set(fates.values()), problems) == ({"carried over"}, [])
+
+
+def test_nothing_of_a_job_on_spark_is_in_flight_so_the_path_may_change() -> None:
+    old = on("spark")
+    new = copy.deepcopy(OLD)
+    beside(new)
+    entry(new, "read").update(plugin="m:feed", options={})
+    fates, problems = reported(job({**new, "upgrade": {"from": "old"}}), old)
+    assert (fates["task count"], problems) == ("carried over", [])
+
+
+def test_a_query_over_inputs_with_an_end_has_nothing_to_carry_over() -> None:
+    old = job({**OLD, "engine": "spark"})
+    _, problems = reported(on("peers"), old)
+    assert problems[0].startswith("spec.upgrade.from: the old job is one query on Spark")

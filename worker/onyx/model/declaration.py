@@ -58,7 +58,10 @@ class Declaration(msgspec.Struct, frozen=True):
     """A new number runs the job again from the beginning, under a new id."""
     upgrade_policy: Annotated[
         UpgradePolicy,
-        Key(restriction="KeepState is neither for guarantee at-most-once nor for engine spark."),
+        Key(
+            restriction="KeepState is neither for guarantee at-most-once nor, over inputs with an "
+            "end, for engine spark."
+        ),
     ] = "Drain"
     """What happens when the spec is edited. `Drain`: the old job completes its in-flight segments
     and ends, and the new job starts from the beginning. `KeepState`: the new job upgrades the old

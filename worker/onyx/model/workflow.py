@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from onyx.ids import name_number
 from onyx.model.job import Job
+from onyx.model.plugins import may_be_endless
 
 Edge = tuple[str, str]
 
@@ -163,6 +164,16 @@ def stateful_tasks(job: Job) -> frozenset[str]:
     """Tasks that have a state log: with windows, with state by key or a processor, or joins."""
     of_themselves = {entry.name for entry in job.catalog if entry.is_stateful}
     return frozenset(of_themselves | {window.task for window in job.windows})
+
+
+def is_unbounded(job: Job) -> bool:
+    """Whether an input of the job may have no end."""
+    return any(
+        entry.type == "input"
+        and entry.plugin is not None
+        and may_be_endless(entry.plugin, entry.options)
+        for entry in job.catalog
+    )
 
 
 def ordered_parents(edges: Iterable[Edge], task: str) -> tuple[str, ...]:

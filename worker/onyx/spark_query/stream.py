@@ -19,7 +19,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from onyx.errors import UserError
+from onyx.model.workflow import stateful_tasks
 from onyx.plugins.starting import first_cursor
+from onyx.spark.compiler.edges import all_above
+from onyx.spark.driver.committed import has_ended
 from onyx.spark.driver.request import (
     BucketState,
     Held,
@@ -79,11 +83,20 @@ class Stream:
         ends = bool(self._request.draining and partitions)
         if ends:
             self._positions = [replace(each, exhausted=True) for each in self._positions]
+        self._check_ended()
         self._publish = publish
         self._config = query.config.text()
         self._news = News(query)
         self.counts: dict[str, TaskCounts] = {}
         self.reached = self._reached(self._request.batches, ends)
+
+    def _check_ended(self) -> None:
+        """Raises UserError when something comes for a task that has nothing any more."""
+        unread = {each.task for each in self._positions if not each.exhausted}
+        ended, job = {each.task for each in self._states.values() if each.over}, self._query.job
+        for task in sorted(ended & stateful_tasks(job)):
+            if unread & all_above(job, task):
+                raise UserError(has_ended(task))
 
     @property
     def is_over(self) -> bool:

@@ -8,17 +8,18 @@ A chunk never changes, and counts when the commit of a job names it (`spark.driv
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+from onyx.errors import StateError
 from onyx.state.chunk_codec import (
     ChunkReader,
     Frame,
     Kind,
-    Section,
     StoredShard,
+    all_sections_of,
     encode_chunk,
 )
-from onyx.state.chunks import Chunk
+from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.names import LogKey, TaskFolder, bucket_chunk
 from onyx.state.shard_state import ShardState
 from onyx.storage.fenced_log import Missing
@@ -34,10 +35,26 @@ def new_name(batch: int, bucket: int) -> str:
 
 
 def encode_bucket(
-    folder: TaskFolder, batch: int, bucket: int, kind: Kind, sections: list[Section]
+    folder: TaskFolder, batch: int, bucket: int, kind: Kind, shards: Mapping[int, ShardChange]
 ) -> bytes:
-    """A chunk of a bucket, made by a micro-batch."""
+    """A chunk of a bucket, made by a micro-batch.
+
+    Raises:
+        SegmentError: a value of a state has no encoding.
+    """
+    sections = all_sections_of(shards)
     return encode_chunk(folder, LogKey(batch, bucket), Frame(kind, 0), Chunk(), sections)
+
+
+def write_bucket(
+    store: BlobStore, folder: TaskFolder, batch: int, bucket: int, data: bytes
+) -> tuple[str, int]:
+    """Store a chunk; its name and bytes, as a commit says them."""
+    name = new_name(batch, bucket)
+    path = bucket_chunk(folder.job, folder.task, name)
+    if not store.create(path, data):
+        raise StateError(f"state chunk {path} is there already, with other bytes")
+    return name, len(data)
 
 
 def read_bucket(
@@ -66,3 +83,23 @@ def shards_of(chunks: Iterable[ChunkShards]) -> dict[int, ShardState]:
         for number, stored in chunk:
             found.setdefault(number, ShardState()).extend(stored)
     return found
+
+
+def read_buckets(
+    store: BlobStore, folder: TaskFolder, names: Iterable[str], shards: Collection[int]
+) -> dict[int, ShardState]:
+    """The state of shards out of chunks that a commit names.
+
+    Raises:
+        StateError: a chunk is gone or damaged.
+        Unavailable, UserError: as everything of the store.
+    """
+    wanted = set(shards)
+    try:
+        return shards_of(read_bucket(store, folder, name, wanted) for name in names)
+    except Missing as error:
+        raise StateError(
+            f"state chunk {error} of the job is gone: ONYX_STATE_URL of all workers must be one "
+            "folder that they share with Spark's executors and that stays, or s3://bucket/prefix; "
+            "submit the job again under another name"
+        ) from error

@@ -23,7 +23,7 @@ from onyx.model.cluster import Cluster
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import keeps_parts, makes_one_result, runs_spark
 from onyx.model.report import at
-from onyx.spark.compiler.refusals import is_unbounded
+from onyx.model.workflow import is_unbounded
 from onyx.spark.stage.options import same_result
 from onyx.state.opening import DEFAULT_FOLDER
 from onyx.storage.opening import absolute, is_remote

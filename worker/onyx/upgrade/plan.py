@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from onyx.errors import Problem
 from onyx.model.job import Job, Upgrade, Window
 from onyx.model.plugins import makes_one_result
+from onyx.model.workflow import is_unbounded
 from onyx.upgrade.compatibility import (
     Doubt,
     input_doubt,
@@ -97,6 +98,7 @@ class _Planning:
                 message = f"{which} has guarantee at-most-once, which keeps no state"
                 hint = "submit it without an upgrade"
                 self._problems.append(Problem("spec.upgrade.from", message, hint))
+        self._engines()
         for entry in self._old.catalog:
             if entry.stage is not None:
                 what = f"the old job has the Spark stage {entry.name}, whose bundles stay with it"
@@ -109,6 +111,15 @@ class _Planning:
             self._task(task)
         self._gone()
         return Plan(tuple(self._steps), tuple(self._problems))
+
+    def _engines(self) -> None:
+        if self._old.engine == "spark" and not is_unbounded(self._old):
+            what = "the old job is one query on Spark, which holds nothing before its end"
+            hint = "submit it without an upgrade"
+            self._problems.append(Problem("spec.upgrade.from", what, hint))
+        if self._new.engine == "spark" and self._old.engine != "spark":
+            what = "is spark, and the old job runs on peers, whose state is not carried to Spark"
+            self._problems.append(Problem("spec.engine", what, "let it be peers"))
 
     def _source_or_sink(self, name: str) -> None:
         before, after = self._before.get(name), self._new.entry(name)
@@ -133,10 +144,10 @@ class _Planning:
             fate = self._decide("task", task, doubt)
         else:
             fate = self._new_part("task", task)
-        before = {each.id: each for each in old.windows if each.task == task}
+        before = {each.id: _kept(old, each) for each in old.windows if each.task == task}
         for window in new.windows:
             if window.task == task and fate == "carried over":
-                self._window(before.get(window.id), window)
+                self._window(before.get(window.id), _kept(new, window))
             elif window.task == task:
                 fate_here: Fate = fate if window.id in before else "new"
                 self._steps.append(Step("window", window.id, fate_here, f"like its task {task}"))
@@ -217,3 +228,8 @@ class _Planning:
             if kept and entry.on_timer is not None and there is not None and not there.on_timer:
                 why = f"task {entry.name} of the new job has no onTimer"
                 self._steps.append(Step("state", f"{entry.name} (timers)", "dropped", why))
+
+
+def _kept(job: Job, window: Window) -> Window:
+    """The window with the engine that keeps it: in a job on Spark its own has no effect."""
+    return replace(window, engine="peers") if job.engine == "spark" else window

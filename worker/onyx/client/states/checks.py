@@ -8,7 +8,7 @@ from onyx.errors import UserError
 from onyx.keystate.extents import ALL
 from onyx.keystate.selection import Selection
 from onyx.model.job import Job
-from onyx.spark.compiler.refusals import is_unbounded
+from onyx.model.workflow import is_unbounded
 
 
 def require_peers(job: Job) -> None:

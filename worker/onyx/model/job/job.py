@@ -68,7 +68,8 @@ class Job(msgspec.Struct, frozen=True):
     guarantee: Literal["at-most-once", "at-least-once", "exactly-once"] = "at-least-once"
     """How often the effect of each segment counts when something fails."""
     engine: Annotated[
-        Literal["peers", "spark"], Key(restriction="spark not together with upgrade.")
+        Literal["peers", "spark"],
+        Key(restriction="spark over inputs with an end not together with upgrade."),
     ] = "peers"
     """What runs the job: `peers`, or `spark`, as one query of Spark with the same results. Keys
     about peers, batches and replays have no effect on Spark; a warning names them."""

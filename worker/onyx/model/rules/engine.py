@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from onyx.model import names
 from onyx.model.keys.section import Draft
+from onyx.model.plugins import may_be_endless
 from onyx.model.report import Report, at
 from onyx.model.rules.looking import entries, good
 from onyx.model.secrets import secrets_in
@@ -28,7 +29,7 @@ _OF_PEERS = {
     "fires all windows at its end; remove it, or run the job on peers",
 }
 """Keys whose author relies on what Spark does not do, with what to do about it."""
-_NO_STATE = "kill the old job and submit this one, which reads its inputs from the beginning"
+_BOUNDED = "is not for engine: spark over inputs with an end, whose query is one commit"
 
 
 def check_settings(spec: Draft, path: str, report: Report) -> None:
@@ -47,7 +48,7 @@ def check_settings(spec: Draft, path: str, report: Report) -> None:
 
 
 def check_engine(spec: Draft, path: str, report: Report) -> None:
-    """A query of Spark continues no old job."""
+    """A query of Spark does not do what only peers do, and one with an end continues no job."""
     if good(spec, "engine") != "spark":
         return
     for draft, where in entries(spec, "catalog", path, "catalog"):
@@ -57,9 +58,19 @@ def check_engine(spec: Draft, path: str, report: Report) -> None:
         if good(good(draft, "join") or {}, "state") is not None:
             hint = "the fragments of a query run one after the other: run the job on peers"
             report.add(at(at(where, "join"), "state"), "is not for engine: spark", hint)
-    if good(spec, "upgrade") is not None:
-        what = "is not for engine: spark, whose state is not carried over"
-        report.add(at(path, "upgrade"), what, f"remove it; {_NO_STATE}")
-    if good(spec, "upgrade_policy") == "KeepState":
-        what = "KeepState is not for engine: spark, whose state is not carried over"
-        report.add(at(path, "upgradePolicy"), what, "choose another policy")
+    if not _may_be_endless(spec):
+        if good(spec, "upgrade") is not None:
+            hint = "remove it; kill the old job and submit this one, which reads all of its inputs"
+            report.add(at(path, "upgrade"), _BOUNDED, hint)
+        if good(spec, "upgrade_policy") == "KeepState":
+            what = f"KeepState {_BOUNDED}"
+            report.add(at(path, "upgradePolicy"), what, "choose another policy")
+
+
+def _may_be_endless(spec: Draft) -> bool:
+    """Whether an input may have no end; one that cannot be read is not blamed here."""
+    return None in (good(spec, "catalog") or (None,)) or any(
+        good(draft, "type") == "input"
+        and may_be_endless(good(draft, "plugin") or "", good(draft, "options") or {})
+        for draft, _ in entries(spec, "catalog", "", "catalog")
+    )

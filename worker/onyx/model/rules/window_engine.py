@@ -37,6 +37,8 @@ def _check_job(spec: Draft, path: str, report: Report) -> None:
     if good(spec, "guarantee") == "at-most-once":
         what = "is spark under guarantee at-most-once, whose windows are in memory only"
         report.add(at(path, "engine"), what, f"choose another guarantee, {_PEERS}")
+    if good(spec, "engine") == "spark":
+        return  # the key has no effect
     if good(spec, "upgrade") is not None:
         what = "is spark in a job that upgrades another one, whose files Spark cannot take over"
         report.add(at(path, "engine"), what, f"remove upgrade, {_PEERS}")

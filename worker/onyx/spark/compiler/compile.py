@@ -14,10 +14,10 @@ from typing import Literal
 from onyx.errors import ManifestError
 from onyx.model.combining import against_combining, assigns_watermarks
 from onyx.model.job import CatalogEntry, Job, Window
-from onyx.model.workflow import parents, topological_order
+from onyx.model.workflow import is_unbounded, parents, topological_order
 from onyx.spark.compiler.edges import all_above
 from onyx.spark.compiler.plan import Exchange, Fragment, Middle, Plan, PlannedOutput, PlannedWindow
-from onyx.spark.compiler.refusals import is_unbounded, refusals
+from onyx.spark.compiler.refusals import refusals
 
 _HOW: dict[str, Literal["staged", "spooled", "called", "dropped"]] = {
     "files": "staged", "spark": "staged", "stdout": "spooled", "function": "called",

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from onyx.errors import Problem
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.plugins import INPUTS, OUTPUTS, built_in, makes_one_result, may_be_endless
+from onyx.model.plugins import INPUTS, OUTPUTS, built_in, makes_one_result
 from onyx.model.report import at
+from onyx.model.workflow import is_unbounded
 from onyx.spark.session.masters import OF_SESSIONS
 
 READ = [row.name for row in INPUTS.values() if row.by_spark]
@@ -27,19 +28,6 @@ def refusals(job: Job) -> tuple[Problem, ...]:
         *_lifecycles(job),
         *(() if is_unbounded(job) else _triggers(job)),
         *(_without_end(job) if is_unbounded(job) else ()),
-    )
-
-
-def is_unbounded(job: Job) -> bool:
-    """Whether an input of the job may have no end."""
-    return any(map(_has_no_end, job.catalog))
-
-
-def _has_no_end(entry: CatalogEntry) -> bool:
-    return (
-        entry.type == "input"
-        and entry.plugin is not None
-        and may_be_endless(entry.plugin, entry.options)
     )
 
 

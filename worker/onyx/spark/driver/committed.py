@@ -12,6 +12,10 @@ A query over inputs without end commits each micro-batch. The document is then r
 else has replaced it meanwhile, and says besides how far the inputs were read: where the next batch
 begins, whoever runs it.
 
+A job that upgrades this one *closes* the document before it reads it: it replaces it by the same
+with its name. So no micro-batch is committed behind what the new job begins with, although the old
+one may run until its workers hear that it was killed.
+
 Rejected: a marker beside the result, as for a stage at an output, because there would be one for
 each output, and a crash between two of them would mix two runs.
 """
@@ -21,7 +25,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
+from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
@@ -31,6 +37,9 @@ from onyx.structs import prepared
 INLINE_BYTES_MAX = 256 * 1024
 """What is larger goes into a chunk, and the document names it. Most is smaller: a query without end
 would leave a chunk with each micro-batch until chunks are collected."""
+CLOSINGS_MAX = 20
+"""How often a document is closed that is replaced meanwhile: a micro-batch takes longer than that
+many tries."""
 
 
 @prepared
@@ -50,6 +59,13 @@ class Committed(msgspec.Struct, frozen=True):
     """What windows hold behind it."""
     over: bool = True
     """Whether nothing follows."""
+    upgraded_by: str = ""
+    """The job that goes on from here, so that nothing follows in this one."""
+
+    @property
+    def read(self) -> list[Position]:
+        """The positions, those of each input together."""
+        return sorted(self.positions, key=lambda each: each.task)
 
 
 def committed(log: LogReader, job: JobId) -> tuple[Committed, int] | None:
@@ -88,3 +104,30 @@ def commit(log: LogReader, job: JobId, new: Committed, after: int | None) -> tup
     found = committed(log, job)
     assert found is not None, "it is there, whoever was first"
     return found
+
+
+def has_ended(task: str) -> str:
+    """Why a task whose inputs have ended takes nothing more."""
+    return (
+        f"task {task}: its inputs had ended, so that it has fired for the last time and holds "
+        "nothing more, and now there is more to read: upgrade the job with "
+        f"spec.upgrade.tasks.{task}: initialize"
+    )
+
+
+def close(log: LogReader, job: JobId, by: JobId) -> Committed:
+    """What was committed last of a job that another one upgrades; nothing is from now on. Blocks.
+
+    Args:
+        by: the job that goes on.
+
+    Raises:
+        Fenced, StateError, Unavailable: as `commit` and `committed`.
+    """
+    for _ in range(CLOSINGS_MAX):
+        found = committed(log, job)
+        last, version = found or (Committed("", {}, {}, over=False), None)
+        if last.over or last.upgraded_by:
+            return last
+        commit(log, job, replace(last, upgraded_by=by), version)
+    raise Unavailable(f"job {job} keeps committing micro-batches; it is tried again")

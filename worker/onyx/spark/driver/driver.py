@@ -27,7 +27,7 @@ from onyx.spark.driver.request import (
     TaskCounts,
 )
 from onyx.spark.driver.running import RunningQuery
-from onyx.spark.driver.states import States
+from onyx.spark.driver.states import NO_BATCH, States
 
 StartQuery = Callable[[QueryRequest], RunningQuery]
 STARTING = QueryProgress("starting")
@@ -66,6 +66,8 @@ class Driver:
     """Whether the query reads nothing more, and its windows fire for the last time."""
     live: list[GroupId] = field(default_factory=list)
     """Groups that were there when this worker took the job over."""
+    carry_over: Callable[[], Committed] | None = None
+    """Gives what the job begins with that upgrades another one. Blocks."""
     _progress: QueryProgress | None = field(default=None, init=False)
     _version: int | None = field(default=None, init=False)
     """The version of the document of the commit."""
@@ -78,8 +80,10 @@ class Driver:
         self.live = live
         found = committed(self.log, self.job_id)
         if self.states is not None:
-            held, batch = (Held(), 0) if found is None else (found[0].held, found[0].batch)
+            held, batch = (Held(), NO_BATCH) if found is None else (found[0].held, found[0].batch)
             self.states.take_over(self.log, held, batch)
+        if found is None and self.carry_over is not None:
+            found = commit(self.log, self.job_id, self.carry_over(), None)
         if found is None:
             self.outputs.fence(live)
             self.leftovers.fence(live)
@@ -142,6 +146,8 @@ class Driver:
         if new is not None:
             self.outputs.write_spools(new.outputs)
             found, version = commit(self.log, self.job_id, new, self._version)
+            if found.upgraded_by:
+                raise Unavailable(f"job {found.upgraded_by} goes on from micro-batch {found.batch}")
             if not found.over and found.attempt != new.attempt:
                 raise Unavailable(f"another worker has committed micro-batch {found.batch}")
             self.committed, self._version = found, version

@@ -22,6 +22,10 @@ from onyx.storage.opening import absolute
 
 logger = logging.getLogger("onyx.task")
 
+NO_BATCH = -1
+"""In the place of the number of the last micro-batch: nothing is committed. What a job begins with
+that upgrades another one is of batch 0."""
+
 
 class States:
     """The states of one driver. Methods block."""
@@ -37,7 +41,8 @@ class States:
 
         Args:
             held: what is committed.
-            batch: number of that micro-batch.
+            batch: number of that micro-batch, or NO_BATCH: somebody else may just be writing what
+                the job begins with.
 
         Raises:
             StateError: the worker has another state store than those before.

@@ -15,21 +15,16 @@ every state through the JVM, and cannot be committed together with positions and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from onyx.errors import StateError
 from onyx.program.program import Program
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.programs import Query
-from onyx.state.buckets import encode_bucket, new_name, read_bucket, shards_of
-from onyx.state.chunk_codec import Kind, all_sections_of
-from onyx.state.chunks import ShardChange
-from onyx.state.names import TaskFolder, bucket_chunk
+from onyx.state.buckets import encode_bucket, read_buckets, write_bucket
+from onyx.state.chunk_codec import Kind
+from onyx.state.names import TaskFolder
 from onyx.state.opening import open_store
-from onyx.state.shard_state import ShardState
-from onyx.storage.fenced_log import Missing
 
 CHUNKS_MAX = 8
 """The chunks of one bucket, before its state is written anew: a process that does not have it reads
@@ -66,7 +61,8 @@ class KeptStates:
         if known is not None and known[0] == state and state.files:
             return known[1]
         contents = Contents.empty(program, state.bucket, self._buckets)
-        contents.restore(self._read(state, contents.shards))
+        names, folder = (name for name, _ in state.files), TaskFolder(self._job, state.task)
+        contents.restore(read_buckets(self._store, folder, names, contents.shards))
         if state.mark is not None:
             contents.resume(state.mark)
         return contents
@@ -83,19 +79,19 @@ class KeptStates:
         Raises:
             SegmentError: a value of a state has no encoding.
         """
-        changes = contents.changes()
+        changes, folder = contents.changes(), TaskFolder(self._job, state.task)
         if not changes:
             return state.files
         if state.files:
-            data = self._encoded(state, number, Kind.CHANGE, changes)
+            data = encode_bucket(folder, number, state.bucket, Kind.CHANGE, changes)
             (_, whole), *since = state.files
             if len(state.files) < CHUNKS_MAX and sum(n for _, n in since) + len(data) < whole:
-                return (*state.files, self._written(state, number, data))
+                return (*state.files, write_bucket(self._store, folder, number, state.bucket, data))
         all_there_is = contents.whole()
         if not all_there_is:
             return ()
-        data = self._encoded(state, number, Kind.SNAPSHOT, all_there_is)
-        return (self._written(state, number, data),)
+        data = encode_bucket(folder, number, state.bucket, Kind.SNAPSHOT, all_there_is)
+        return (write_bucket(self._store, folder, number, state.bucket, data),)
 
     def remember(self, state: BucketState, contents: Contents) -> None:
         """Keep them in memory, as they are behind a batch."""
@@ -108,29 +104,3 @@ class KeptStates:
                 break
             del _warm[key]
             total -= size
-
-    def _read(self, state: BucketState, shards: Iterable[int]) -> dict[int, ShardState]:
-        folder, wanted = TaskFolder(self._job, state.task), set(shards)
-        try:
-            return shards_of(
-                read_bucket(self._store, folder, name, wanted) for name, _ in state.files
-            )
-        except Missing as error:
-            raise StateError(
-                f"state chunk {error} of the job is gone: ONYX_STATE_URL of all workers must be "
-                "one folder that they share with Spark's executors and that stays, or "
-                "s3://bucket/prefix; submit the job again under another name"
-            ) from error
-
-    def _encoded(
-        self, state: BucketState, number: int, kind: Kind, shards: Mapping[int, ShardChange]
-    ) -> bytes:
-        folder, sections = TaskFolder(self._job, state.task), all_sections_of(shards)
-        return encode_bucket(folder, number, state.bucket, kind, sections)
-
-    def _written(self, state: BucketState, number: int, data: bytes) -> tuple[str, int]:
-        name = new_name(number, state.bucket)
-        path = bucket_chunk(self._job, state.task, name)
-        if not self._store.create(path, data):
-            raise StateError(f"state chunk {path} is there already, with other bytes")
-        return name, len(data)

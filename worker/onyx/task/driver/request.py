@@ -6,8 +6,8 @@ import os
 
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
+from onyx.model.workflow import is_unbounded
 from onyx.rights import rights_of
-from onyx.spark.compiler.refusals import is_unbounded
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.session.spark_master import spark_of_job
 from onyx.task.parts.assignment import Assignment

@@ -1,11 +1,15 @@
-"""Where partitions are read from: their own frontiers, or at first those of the old job."""
+"""Where partitions are read from: their own frontiers, or at first those of the old job. If that
+ran on Spark, they are the positions behind its last micro-batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from onyx.plugins.protocol import Cursor
+from onyx.spark.driver.request import Position
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.old_job import old_job
+from onyx.task.recovery.old_query import publish_committed
 from onyx.task.source.frontier import BEGIN, Frontier, FrontierStore
 
 
@@ -40,7 +44,15 @@ def load_frontiers(
 
 def _of_old_job(runtime: Runtime, numbers: Collection[int]) -> dict[int, Frontier]:
     """What the old job has stored of these partitions, by the numbers that they have here."""
-    old, found = old_job(runtime), {}
+    old, found = old_job(runtime.assignment, runtime.program.job), dict[int, Frontier]()
+    if old.query is not None:
+        publish_committed(runtime.assignment, old, old.query)
+        positions = old.query.read
+        return {
+            here: _frontier(positions[there])
+            for there, here in old.numbers.items()
+            if here in numbers
+        }
     for there, here in old.numbers.items():
         if here in numbers:
             store = FrontierStore(runtime.services, old.id, there)
@@ -48,3 +60,9 @@ def _of_old_job(runtime: Runtime, numbers: Collection[int]) -> dict[int, Frontie
             if store.stored:
                 found[here] = frontier
     return found
+
+
+def _frontier(at: Position) -> Frontier:
+    """Nothing behind a position was sent, and all before it is complete."""
+    cursor, reserved = Cursor(at.cursor, at.state), at.position
+    return Frontier(at.position, cursor, at.exhausted, reserved, newest_ms=at.newest_ms)

@@ -1,4 +1,8 @@
-"""The old job that a job upgrades: its manifest, and what is carried over from it."""
+"""The old job that a job upgrades: its manifest, and what is carried over from it.
+
+Either may run on peers or on Spark. What an old job on Spark has done is in one document: it is
+closed before it is read, so nothing follows, and nothing of it is in flight.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.model.parsing.mapping import stored_job
-from onyx.task.parts.runtime import Runtime
+from onyx.spark.driver.committed import Committed, close
+from onyx.task.parts.assignment import Assignment
 from onyx.task.recovery.named_partitions import named_partitions
 from onyx.upgrade.compatibility import windowed
 from onyx.upgrade.plan import Plan
@@ -19,53 +24,75 @@ from onyx.upgrade.plan import plan as plan_of
 from onyx.upgrade.translation import numbers
 
 
-class OldJob(msgspec.Struct, frozen=True):
-    """The old job that this one upgrades, and what is carried over from it."""
+class Planned(msgspec.Struct, frozen=True):
+    """The old job that a job upgrades, and what is carried over by their manifests."""
 
     id: JobId
     job: Job
     plan: Plan
+
+
+class OldJob(Planned, frozen=True):
+    """The old job that this one upgrades, and what is carried over from it."""
+
     numbers: Mapping[int, int]
-    """Partitions that are carried over: their numbers in this job by those in the old one."""
+    """Partitions that are carried over: their numbers in this job by those in the old one. Those of
+    one on Spark are numbered as in `Committed.read`."""
     has_more: bool
     """Whether this job has partitions of inputs that the old one does not have."""
+    query: Committed | None = None
+    """What was committed last, if it ran on Spark."""
 
 
-def planned(runtime: Runtime) -> tuple[JobId, Job, Plan]:
-    """Id and manifest of the old job, and what is carried over from it. Blocks.
+def planned(assignment: Assignment, new: Job) -> Planned:
+    """The old job. Blocks.
 
     Raises:
         UserError: `onyx gc` has forgotten the old job, or this job cannot upgrade it.
     """
-    replica, new = runtime.services.replica(), runtime.program.job
-    job_id = replica.upgrades(runtime.job_id)
+    services, job = assignment.services, assignment.job_id
+    replica = services.replica()
+    job_id = replica.upgrades(job)
     assert job_id is not None, "only a job that upgrades another one comes here"
     digest = replica.digest_of(job_id)
     if digest is None or new.upgrade is None:
         raise UserError(
-            f"job {runtime.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
+            f"job {job} cannot carry over the state of job {job_id}, which `onyx gc` "
             "has forgotten; submit it without `upgrade`, to begin anew"
         )
-    old = stored_job(runtime.services.log.get_chunk(digest), job_id)
+    old = stored_job(services.log.get_chunk(digest), job_id)
     plan = plan_of(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
-    return job_id, old, plan
+    return Planned(job_id, old, plan)
 
 
-def old_job(runtime: Runtime) -> OldJob:
-    """Blocks. Raises like `planned`."""
-    job_id, old, plan = planned(runtime)
-    replica, log, new = runtime.services.replica(), runtime.services.log, runtime.program.job
+def old_job(assignment: Assignment, new: Job) -> OldJob:
+    """The old job, for a peer of the new one. Blocks. Raises like `planned` and `close`."""
+    services, job = assignment.services, assignment.job_id
+    replica, log, old = services.replica(), services.log, planned(assignment, new)
+    query = close(log, old.id, by=job) if old.job.engine == "spark" else None
     inputs, tasks = _inputs(new), windowed(new)
-    carried = {name for name in inputs if plan.carries("input", name)}
-    carried |= {name for name in tasks if plan.carries("task", name)}
-    before = named_partitions(log, replica, job_id, carried)
-    here = named_partitions(log, replica, runtime.job_id, {*inputs, *tasks})
+    carried = {name for name in inputs if old.plan.carries("input", name)}
+    carried |= {name for name in tasks if old.plan.carries("task", name)}
+    if query is None:
+        before = named_partitions(log, replica, old.id, carried)
+    else:
+        before = _read_by(query, carried)
+    here = named_partitions(log, replica, job, {*inputs, *tasks})
     mapped = numbers(before, here)
     ranges = (range(here[name][0], here[name][0] + len(here[name][1])) for name in inputs)
     has_more = not set(chain.from_iterable(ranges)) <= set(mapped.values())
-    return OldJob(job_id, old, plan, mapped, has_more)
+    return OldJob(old.id, old.job, old.plan, mapped, has_more, query)
+
+
+def _read_by(query: Committed, tasks: set[str]) -> dict[str, tuple[int, list[str]]]:
+    """The partitions that a query has read of these inputs, as `numbers` takes them."""
+    found: dict[str, tuple[int, list[str]]] = {}
+    for number, each in enumerate(query.read):
+        if each.task in tasks:
+            found.setdefault(each.task, (number, []))[1].append(each.name)
+    return found
 
 
 def _inputs(job: Job) -> tuple[str, ...]:

@@ -16,25 +16,25 @@ def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> Upgraded
     """The old job, if this one goes on with what this input or output has made there. Blocks."""
     if runtime.services.replica().upgrades(runtime.job_id) is None:
         return None
-    job_id, _, plan = planned(runtime)
-    if not plan.carries(part, runtime.task):
+    old = planned(runtime.assignment, runtime.program.job)
+    if not old.plan.carries(part, runtime.task):
         return None
-    began = bool(runtime.services.log.list_documents(job_documents.frontiers(job_id)))
-    return UpgradedJob(job_id, began)
+    began = bool(runtime.services.log.list_documents(job_documents.frontiers(old.id)))
+    return UpgradedJob(old.id, began)
 
 
 def initialized_journal(runtime: Runtime) -> OldJournal | None:
     """The journal of this input in the old job, if this job does not carry it over. Blocks."""
     if runtime.services.replica().upgrades(runtime.job_id) is None:
         return None
-    job_id, old, plan = planned(runtime)
-    entry = next((each for each in old.catalog if each.name == runtime.task), None)
-    if entry is None or plan.carries("input", runtime.task):
+    old = planned(runtime.assignment, runtime.program.job)
+    entry = next((each for each in old.job.catalog if each.name == runtime.task), None)
+    if entry is None or old.plan.carries("input", runtime.task):
         return None
     if not keeps_journal(entry.type, entry.plugin, entry.options):
         return None
-    cursors = stored_cursors(runtime.services, job_id, runtime.task)
+    cursors = stored_cursors(runtime.services, old.id, runtime.task)
     if not cursors:
         return None
     positions, states = zip(*((each.position, each.state) for each in cursors), strict=True)
-    return OldJournal(job_id, positions, states)
+    return OldJournal(old.id, positions, states)

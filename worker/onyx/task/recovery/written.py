@@ -32,7 +32,7 @@ def carry_over_written(runtime: Runtime) -> CarryOver | None:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
-        old = old_job(runtime)
+        old = old_job(runtime.assignment, runtime.program.job)
         if not old.plan.carries("output", runtime.task) or not commits(old.job, runtime.task):
             return NOTHING
         found = read_old_state(runtime, old, shards)
