@@ -374,14 +374,13 @@ def test_partitions_are_known_by_their_names() -> None:
     assert numbers(old, new) == {0: 4, 2: 2, 3: 0, 4: 1}
 
 
-def on(engine: str, point: Spec | None = None, endless: bool = True, **more: Any) -> Job:
+def on(which: str, point: Spec | None = None, **window: Any) -> Job:
     """The job on an engine, over an input that has no end."""
 
     def change(spec: Spec) -> None:
-        spec["engine"] = engine
-        if endless:
-            entry(spec, "read").update(plugin="m:feed", options={})
-        spec["windows"][0].update(more)
+        spec["engine"] = which
+        entry(spec, "read").update(plugin="m:feed", options={})
+        spec["windows"][0].update(window)
 
     return changed(change, point)
 
