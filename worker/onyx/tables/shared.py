@@ -38,7 +38,7 @@ class SharedTable(Refreshed[Table]):
     """One table of one job in this process. Any thread may call."""
 
     def __init__(self, load: Load, run: Run, clock: Clock, refresh_s: float | None) -> None:
-        """`load`: is told whether anybody waits for it still. Others as of `Refreshed`."""
+        """`load`: its function says whether a task still waits. Others as of `Refreshed`."""
         super().__init__(lambda: load(self._is_wanted), run, clock, refresh_s)
         self._asked: AskedTable | None = None
         self.users = 0
