@@ -262,3 +262,25 @@ def test_states_that_go_after_the_end_are_gone_from_the_log_as_well() -> None:
         assert each.operator.query("visit.events") == []
         assert each.durable
         assert each.operator.take_changes() == {}, "what has changed is in the log"
+
+
+def test_a_timer_takes_a_group_up_again_until_it_is_done_in_the_place_of_a_loop() -> None:
+    def begin(segment: dict[str, Any], state: Any) -> None:
+        state.events.append(segment["n"])
+        state.set_timer("again", 0)
+
+    def again(timer: Any, state: Any) -> dict[str, Any] | None:
+        n = state.events[-1]
+        if n == 1:
+            return session(state, 0)
+        state.events.append(n // 2 if n % 2 == 0 else 3 * n + 1)
+        state.set_timer("again", 0)
+        return None
+
+    numbers = [{"n": n, "user": n, "time": n * 1_000} for n in (6, 7, 27)]
+    bench = bench_of(begin, again, numbers)
+    bench.settle()
+    assert bench.completed
+    assert {row["user"]: len(row["events"]) - 1 for row in bench.written("write")} == {
+        6: 8, 7: 16, 27: 111,
+    }  # fmt: skip

@@ -146,6 +146,14 @@ def loop_of(job: Job, task: str) -> frozenset[str]:
     return frozenset()
 
 
+def laps_to(job: Job, task: str, child: str) -> int | None:
+    """What going to a child adds to the laps of a segment: 0 inside a loop, 1 back to where it
+    begins; None: there are no laps."""
+    if job.entry(task).loop_to == child:
+        return 1
+    return 0 if {task, child} <= loop_of(job, task) else None
+
+
 def between(edges: Sequence[Edge], first: str, last: str) -> frozenset[str]:
     """Both tasks, and all on the paths from the first to the last."""
     backwards = [(child, parent) for parent, child in edges]

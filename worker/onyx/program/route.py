@@ -13,6 +13,7 @@ from onyx.errors import PoisonSegment, SegmentError
 from onyx.flow.batch import Batch, segment_at
 from onyx.flow.conditions import Conditions, everything_to, lacking
 from onyx.flow.handling import Refused
+from onyx.flow.laps import LapLimit
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.routing import route_batch, route_whole
@@ -52,7 +53,7 @@ def route(
     """Route the leaves of the batch.
 
     Args:
-        refused: finds what children cannot be sent.
+        refused: finds what children cannot be sent. What may not go back once more is added.
         answering: says which segments requests have brought; what fails of these is the answer.
 
     Raises:
@@ -61,6 +62,9 @@ def route(
     batch, leaves = work.batch, work.leaves
     if batch is None or leaves is None:
         return
+    loop_to, laps_max = program.entry.loop_to, program.entry.laps_max
+    if loop_to is not None and laps_max is not None:
+        refused = LapLimit(loop_to, laps_max, batch.laps, refused)
     conditions = program.conditions if work.own else program.own_conditions
     work.routed = _route_leaves(program, refused, conditions, batch, leaves, answering)
 

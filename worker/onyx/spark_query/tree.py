@@ -13,8 +13,10 @@ from functools import partial
 
 from onyx.flow.batch import Batch, Segments, as_given, as_shown, copies_of
 from onyx.flow.groups.checks import GroupChecks
+from onyx.flow.laps import laps_of
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed
+from onyx.model.workflow import laps_to
 from onyx.program.apply import apply
 from onyx.program.batch_work import BatchWork
 from onyx.program.operator import Operator
@@ -47,6 +49,10 @@ class Tree:
         """The outlet of the origin whose segments are pushed."""
         self.bucket = 0
         """The bucket of these segments, behind a shuffle."""
+        self._laps: dict[tuple[str, str], int | None] = {}
+        """What going from a task to a child adds to the laps of segments."""
+        self._back: dict[str, list[Batch]] = {}
+        """By task, what is to go there once more."""
 
     def program(self, task: str) -> Program:
         """The program of a task, made when it is needed first."""
@@ -59,6 +65,8 @@ class Tree:
             self._programs[task] = program
             self.counting.metrics[task] = program.metrics
             self._checks[task] = GroupChecks(program.groupings, shuffled)
+            for child in program.children:
+                self._laps[task, child] = laps_to(program.job, task, child)
         return self._programs[task]
 
     def failure(self, task: str, phase: str, error: Exception) -> Exception:
@@ -82,6 +90,13 @@ class Tree:
         Raises:
             TaskFailed: a segment has failed, and nothing takes care of it.
         """
+        self._push(task, batch, operator)
+        # Here, where its loop begins: calls would be as deep as there are laps. The newest first,
+        # so that what waits is bounded by the laps, and by what one segment becomes in each.
+        while waiting := self._back.get(task):
+            self._push(task, waiting.pop(), operator)
+
+    def _push(self, task: str, batch: Batch, operator: Operator | None) -> None:
         program = self.program(task)
         most = program.entry.batch_size or len(batch)
         if program.entry.stage is None:  # what came to the stage was counted
@@ -109,7 +124,7 @@ class Tree:
             routed = route_emitted(program, self._checks[task], batch, child)
         except Exception as error:
             raise self.failure(task, Phase.SEND.value, error) from error
-        self._pass_on(program, routed)
+        self._pass_on(program, batch, routed)
 
     def _try(self, program: Program, batch: Batch, operator: Operator | None) -> Batch:
         """Work on a batch; what is to be tried again, with its attempts as roots."""
@@ -136,7 +151,7 @@ class Tree:
             raise
         except Exception as error:
             raise self.failure(program.task, phase.value, error) from error
-        self._pass_on(program, routed)
+        self._pass_on(program, batch, routed)
         if unchanged is None or not routed.retries:
             return Batch([])
         return self._retrying.again(unchanged(), routed)
@@ -159,7 +174,7 @@ class Tree:
             operator.apply(work, examined=not read)
         return work
 
-    def _pass_on(self, program: Program, routed: Routed) -> None:
+    def _pass_on(self, program: Program, batch: Batch, routed: Routed) -> None:
         shares: list[tuple[str, Outgoing]] = []
         for child in program.children:
             for share in [*routed.shares_of(child), *routed.loose_of(child)]:
@@ -171,8 +186,11 @@ class Tree:
             if self._query.plan.middle(child) is not None:
                 self._bundle(child, program.task, share.segments)
                 continue
+            if child == program.entry.loop_to:
+                self._back.setdefault(child, []).append(self._sent(program, batch, child, share))
+                continue
             if not self.outlet.leads_to(child):
-                self.push(child, Batch(share.segments))
+                self.push(child, self._sent(program, batch, child, share))
                 continue
             if not self._is_sent(child):
                 self._combine(child, share)
@@ -181,6 +199,12 @@ class Tree:
             if hashes is None and grouping is not None:
                 hashes = grouping.hashes_of(share.segments)
             self.outlet.put(child, program.task, share.segments, hashes)
+
+    def _sent(self, program: Program, batch: Batch, child: str, share: Outgoing) -> Batch:
+        """What a child gets, with how often it has gone back."""
+        more = self._laps[program.task, child]
+        laps = None if more is None else laps_of(batch.laps, len(batch), share.parents, more)
+        return Batch(share.segments, laps=laps)
 
     def _bundle(self, child: str, task: str, segments: Segments) -> None:
         """Write segments for a Spark stage."""
@@ -202,11 +226,12 @@ class Tree:
         if not misfits:
             return segments
         leaves = Leaves(segments).without(misfits)
-        work = BatchWork(Batch(segments))
+        batch = Batch(segments)
+        work = BatchWork(batch)
         work.leaves = leaves
         route(program, self._checks[program.task], work)
         assert work.routed is not None, "there is a batch"
-        self._pass_on(program, work.routed)
+        self._pass_on(program, batch, work.routed)
         return leaves.segments
 
     def _is_sent(self, child: str) -> bool:

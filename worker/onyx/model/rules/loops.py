@@ -5,10 +5,13 @@ from __future__ import annotations
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, listed, nearest, show
 from onyx.model.rules.catalog import STAGES
-from onyx.model.rules.looking import entries, good, tasks_with_state
+from onyx.model.rules.looking import entries, good, is_grouped, tasks_with_state
 from onyx.model.workflow import ancestors, between
 
 _LOST = "nobody would know when it has come to its end"
+_AROUND = "let the loop begin behind it, or end before it"
+_BY_TIMER = f"call a function with state again by a timer of its group (onTimer); or {_AROUND}"
+_SHUFFLED = f"run the job on peers, or {_AROUND}"
 
 
 def check_entry(draft: Draft, path: str, report: Report) -> None:
@@ -53,22 +56,27 @@ def check_loops(spec: Draft, path: str, report: Report) -> None:
                 report.add(where, what, "make one loop of both, or put a task between them")
                 break
             seen[task] = name
-            against = _against(tasks[task][0], task in stateful) if task in tasks else ""
-            if against:
-                hint = "let the loop begin behind it, or end before it"
-                report.add(where, f"makes a loop over {task}, {against}", hint)
+            by_spark = good(spec, "engine") == "spark"
+            if task in tasks:
+                against, hint = _against(tasks[task][0], task in stateful, by_spark)
+                if against:
+                    report.add(where, f"makes a loop over {task}, {against}", hint)
 
 
-def _against(draft: Draft, stateful: bool) -> str:
-    """Why a task cannot be in a loop."""
+def _against(draft: Draft, stateful: bool, by_spark: bool) -> tuple[str, str]:
+    """Why a task cannot be in a loop, and what to do about it."""
     kind = good(draft, "type")
     if kind not in (None, "function"):
-        return f"which is of type {kind}: only functions may be in one"
+        return f"which is of type {kind}: only functions may be in one", _AROUND
     if stateful:
-        return "which has windows or state: what it sends begins anew, and would wait for itself"
+        what = "which has windows or state: what it sends begins anew, and would wait for itself"
+        return what, _BY_TIMER
     if any(good(draft, field) is not None for field in STAGES):
-        return "which is a stage of Spark: it runs when all has come"
-    return ""
+        return "which is a stage of Spark: it runs when all has come", _AROUND
+    if by_spark and is_grouped(draft):
+        what = "which is grouped: on Spark nothing goes back over a shuffle"
+        return what, _SHUFFLED
+    return "", ""
 
 
 def _check_condition(

@@ -76,6 +76,8 @@ class _Lines:
                 yield "a part for each bucket"
         if entry.maker is not None:
             yield f"{entry.maker} on {'columns' if entry.batch_format == 'arrow' else 'dicts'}"
+        if entry.loop_to is not None:
+            yield f"sends back to {entry.loop_to}"
         exchange = self._plan.exchange(task)
         if exchange is not None:
             yield from _state(exchange)

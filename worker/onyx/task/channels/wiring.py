@@ -11,7 +11,7 @@ import msgspec
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Job
-from onyx.model.workflow import edge_number, loop_of, parents, receivers
+from onyx.model.workflow import edge_number, laps_to, parents, receivers
 from onyx.replica.scheduling.colocation import SCHEDULER, machine_of
 from onyx.replica.state import Replica
 
@@ -86,7 +86,6 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
     """The wiring of a peer that the replica has allocated to `task` of the job."""
     run = replica.run(job_id)
     idle = _idle(replica, job_id, job)
-    loop = loop_of(job, task)
 
     def linked(to: str, source: PeerId, target: PeerId) -> bool:
         works = source not in idle and target not in idle
@@ -99,7 +98,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
             edge_number(job, task, name),
             tuple(site for site in sites if linked(name, peer, site.peer)),
             commits(job, name) or _split_by_id(job, name),
-            _laps(job, loop, task, name),
+            laps_to(job, task, name),
         )
 
     mine = sites_of(replica, job_id, task)
@@ -130,12 +129,6 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
         loops=any(entry.loop_to is not None for entry in job.catalog),
         groups=tuple(replica.groups),
     )
-
-
-def _laps(job: Job, loop: frozenset[str], task: str, child: str) -> int | None:
-    if job.entry(task).loop_to == child:
-        return 1
-    return 0 if task in loop and child in loop else None
 
 
 def commits(job: Job, task: str) -> bool:

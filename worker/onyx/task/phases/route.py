@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from onyx.flow.handling import Refused
-from onyx.flow.laps import LapLimit
 from onyx.flow.routed import Routed
-from onyx.model.job import CatalogEntry
 from onyx.program.program import Program
 from onyx.program.route import route as route_batch
 from onyx.task.parts.allocation import Allocation
@@ -36,8 +33,7 @@ def route(program: Program, sink: Sink | None, allocation: Allocation, work: Wor
         if not work.leaves.failures:
             work.routed = Routed({})  # to the stage: only what that makes goes further
             return ADVANCED
-    refused = _refused(program.entry, allocation, work)
-    route_batch(program, refused, work, allocation.answering)
+    route_batch(program, allocation.group_checks, work, allocation.answering)
     return ADVANCED
 
 
@@ -48,14 +44,6 @@ def _leave_out_misfits(sink: Sink, work: Work) -> None:
     misfits = sink.misfits(work.batch.upstream, work.leaves.segments)
     if misfits:
         work.leaves = work.leaves.without(misfits)
-
-
-def _refused(entry: CatalogEntry, allocation: Allocation, work: Work) -> Refused:
-    """What children cannot be sent, and what may not go back once more."""
-    checks, laps = allocation.group_checks, None if work.batch is None else work.batch.laps
-    if entry.loop_to is None or entry.laps_max is None:
-        return checks
-    return LapLimit(entry.loop_to, entry.laps_max, laps, checks)
 
 
 def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answer:
