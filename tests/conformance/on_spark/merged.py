@@ -125,6 +125,7 @@ def _renamed(job: Job, prefix: str) -> Job:
         return replace(
             each, name=name(each.name), join=join, tables=names(each.tables), left=left,
             right=right, dead_letter=name(each.dead_letter), late_to=name(each.late_to),
+            loop_to=name(each.loop_to),
         )  # fmt: skip
 
     def condition(each: FlowCondition) -> FlowCondition:

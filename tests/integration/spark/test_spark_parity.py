@@ -72,7 +72,7 @@ def env(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEn
         run_beside(spark, request, asked)
 
     modules = ["baskets", "flights.outliers", "flights.stages", "flights.tasks", "flights.windows",
-               "hello", "nexmark.columns", "nexmark.dicts", "orders", "visits",
+               "hello", "market", "nexmark.columns", "nexmark.dicts", "orders", "visits",
                drawn.MODULE]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch, with_test_env(PEERS, modules=modules) as env:
         patch.setattr(StageSpool.__init__, "__defaults__", (run,))
