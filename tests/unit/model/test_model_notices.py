@@ -380,3 +380,26 @@ def test_what_peers_do_when_one_leaves_is_no_key_of_spark() -> None:
         work = f"{WORK}, groupByKey: k, fluxPolicy: {policy}, minPeers: 1, maxPeers: 1"
         found = notices(parse_manifest(text_of(work=work, more="  engine: spark"), "job.yaml"))
         assert any("fluxPolicy (work)" in each.message for each in found) is warned
+
+
+@pytest.mark.parametrize(
+    ("other", "warned"),
+    [
+        ({}, True),
+        ({"state": {"seen": "list[int]"}}, False),
+        ({"state": {"met": "value[int]"}}, False),
+        ({"groupByKey": "host"}, False),
+    ],
+)
+def test_states_of_two_tasks_that_look_like_one_are_warned_of(
+    other: dict[str, Any], warned: bool
+) -> None:
+    made = job()
+    keyed = {"type": "function", "fn": "m:f", "groupByKey": "user", "fluxPolicy": "continue",
+             "state": {"seen": "value[int]"}, "uniquenessKey": "id"}  # fmt: skip
+    made["spec"]["workflow"] = [["read", "a"], ["read", "b"], ["a", "write"], ["b", "write"]]
+    made["spec"]["catalog"] += [{"name": "a", **keyed}, {"name": "b", **keyed, **other}]
+    found = [str(each) for each in notices(parse_mapping(made))]
+    said = "spec.catalog[3].state.seen: is another one than that of a: no two tasks share a state"
+    assert [each.startswith(said) for each in found] == [True] * warned
+    assert all("join: {state: a.seen}" in each for each in found)

@@ -51,6 +51,7 @@ def notices(job: Job) -> tuple[Problem, ...]:
     """A notice for each key of the job that has no effect in it, of the first hundred."""
     found = (
         _of_tasks(job),
+        _of_states(job),
         _of_conditions(job),
         _of_left_out(job),
         _of_windows(job),
@@ -102,6 +103,23 @@ def _of_tasks(job: Job) -> Iterator[Problem]:
             what = "has no effect on what the stage gets: all groups are in the same DataFrame"
             hint = "remove it with fluxPolicy, and group in the stage"
             yield Problem(at(path, names.yaml_key(field)), what, hint)
+
+
+def _of_states(job: Job) -> Iterator[Problem]:
+    """States of several tasks that look like one."""
+    first: dict[tuple[object, ...], str] = {}
+    for index, entry in enumerate(job.catalog):
+        for state, kind in (entry.state or {}).items():
+            alike = state, kind, entry.group_by_key, entry.group_by_fn
+            other = first.setdefault(alike, entry.name)
+            if other != entry.name:
+                what = f"is another one than that of {other}: no two tasks share a state"
+                hint = (
+                    "if they mean one, let one task get the segments of both, or read it by join: "
+                    f"{{state: {other}.{state}}}"
+                )
+                path = at(at("spec.catalog", index), "state")
+                yield Problem(at(path, state), what, hint)
 
 
 def _of_conditions(job: Job) -> Iterator[Problem]:
