@@ -220,3 +220,41 @@ def test_when_its_worker_is_killed_another_one_goes_on_behind_the_last_micro_bat
     assert counts(folder) == COUNTS
     with pytest.raises(UserError, match="it was never written, or is removed, because the job has"):
         held(cluster, job)
+
+
+@pytest.mark.slow
+def test_a_job_goes_from_spark_to_spark_and_to_peers_and_each_row_comes_once(
+    zookeeper: ZooKeeperServer, folder: Path
+) -> None:
+    on_spark = manifest(folder)
+    on_peers = {**on_spark, "spec": {**on_spark["spec"], "engine": "peers"}}
+    del on_peers["spec"]["spark"]
+    with Cluster(zookeeper.address, folder, folder / f"{MODULE}.py") as cluster:
+        cluster.start_workers(2, 5)
+        old = cluster.submit(on_spark)
+        await_rows(folder, 40)
+        new = cluster.submit_after(on_spark, old)
+        (peer,) = cluster.until(
+            lambda replica: replica.run(new).allocation.get("spark"),  # type: ignore[call-overload]
+            "it has a peer",
+        )
+        worker = cluster.worker_of(peer)
+        group = cluster.group_of(worker)
+        allow(folder, 40)
+        Event().wait(0.5)  # while it takes over, or before or behind it
+        worker.kill()
+        cluster.await_gone([group])
+        await_rows(folder, 80)
+        assert held(cluster, new) == {("a", 30): 10, ("b", 30): 10}
+        cluster.start_workers(1, 5)
+        last = cluster.submit_after(on_peers, new)
+        cluster.await_ready(last)
+        worker = cluster.worker_of(cluster.replica.run(last).allocation["count"][0])  # type: ignore[index]
+        allow(folder, 50)
+        group = cluster.group_of(worker)
+        worker.kill()
+        cluster.await_gone([group])
+        allow(folder, 60)
+        cluster.await_completed(last, PATIENCE_S)
+    assert rows(folder) == EXPECTED
+    assert counts(folder) == COUNTS

@@ -85,6 +85,7 @@ class EngineBench(Bench):
         settings = Settings(data_dir=str(folder), modules=modules, state=state)
         more = {} if after is None else {"upgrade": {"from": after.id, **spec.get("upgrade", {})}}
         super().__init__({**spec, **more}, functions, peers, settings=settings, after=after)
+        assert self._spec.upgrades == (None if after is None else after.id)
         self.store = open_store(location)
         self._scratch, self._buckets = folder / "scratch", buckets
         self._scratch.mkdir(exist_ok=True)

@@ -32,7 +32,6 @@ def spec_of(job: Job, digest: str = "", owner: str = "") -> JobSpec:
         for name in topological_order(job.workflow)
     )
     limits = [task.max_peers for task in tasks if task.max_peers is not None]
-    old = None if job.upgrade is None else job.upgrade.from_job
     return JobSpec(
         tasks=tasks,
         task_scheduler=job.task_scheduler,
@@ -46,7 +45,7 @@ def spec_of(job: Job, digest: str = "", owner: str = "") -> JobSpec:
         followed=any(keeps_processed(each.type, each.plugin, each.options) for each in job.catalog),
         digest=digest,
         options=fingerprint(job),
-        upgrades=None if old is None else JobId(old),
+        upgrades=_upgraded(job),
         owner=owner,
     )
 
@@ -73,8 +72,14 @@ def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:
         acker_percentage=job.acker_percentage,
         stateful=bool(stateful_tasks(job)),
         digest=digest,
+        upgrades=_upgraded(job),
         owner=owner,
     )
+
+
+def _upgraded(job: Job) -> JobId | None:
+    old = None if job.upgrade is None else job.upgrade.from_job
+    return None if old is None else JobId(old)
 
 
 def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
