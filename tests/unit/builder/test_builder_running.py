@@ -55,8 +55,9 @@ def test_options_that_a_plugin_does_not_have_are_problems() -> None:
 
 
 def test_a_plan_refuses_what_spark_has_not() -> None:
-    reads = Job("job").read(sequence(segments=[])).group_by("user").process("m:P")
-    with pytest.raises(ManifestError, match=r"spec\.catalog\[1\]\.processor: is not for engine"):
+    reads = Job("job").read(sequence(segments=[]), segments_per_second_max=9)
+    key = r"spec\.catalog\[0\]\.segmentsPerSecondMax"
+    with pytest.raises(ManifestError, match=f"{key}: is not for engine"):
         reads.write(stdout()).plan()
 
 

@@ -273,8 +273,8 @@ def test_a_plan_says_which_tables_a_task_looks_up() -> None:
 def test_two_streams_meet_behind_a_shuffle_which_hears_every_watermark() -> None:
     job = parse_manifest((EXAMPLES / "features/streams.yaml").read_bytes())
     paid, valued = compile_job(job).exchanges
-    assert (paid.key, paid.sides) == ("order = of", ("orders", "payments"))
-    assert (valued.key, valued.sides) == ("currency = currency", ("paid", "rates"))
+    assert (paid.key, paid.apart) == ("order = of", ("orders", "payments"))
+    assert (valued.key, valued.apart) == ("currency = currency", ("paid", "rates"))
     assert {paid.watermarks, valued.watermarks} == {"batches"}
     lines = [line.strip() for line in render(compile_job(job), job).splitlines()]
     assert "shuffle to paid in fragment 1, by order = of" in lines

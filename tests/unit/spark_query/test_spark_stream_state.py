@@ -36,6 +36,7 @@ from onyx.state.sharing import check_shared
 
 INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
 KEYED = "tests.support.spark.keyed_functions"
+PROCESSORS = "tests.support.spark.processors"
 JOB = JobId("sums-1")
 WIDTH, A_BATCH, PARTITIONS = 10, 9, "ab"
 EVENTS = {
@@ -127,7 +128,7 @@ class Stream:
             if entry["type"] == "input":
                 entry["options"] = {"feed": str(folder / "feed")}
         feed(folder / "feed", EVENTS, 40)
-        self._worker = Worker(parsed(spec), folder, (INPUTS, FUNCTIONS, KEYED))
+        self._worker = Worker(parsed(spec), folder, (INPUTS, FUNCTIONS, KEYED, PROCESSORS))
         self._worker.then = self.commit
         self._version: int | None = None
         location = self._worker.request.state_location
@@ -336,3 +337,28 @@ def test_a_query_in_which_nothing_goes_anywhere_ends_with_its_inputs(tmp_path: P
     reply = run_query(request_of(parsed(spec), tmp_path, (KEYED,)))
     assert (reply.failure, reply.outputs) == (None, {})
     assert {reply.tasks[each].read for each in ("fold", "count", "track", "tally")} == {40}
+
+
+@pytest.mark.parametrize("groups", [{"groupByKey": "key", "fluxPolicy": "continue"}, {}])
+def test_what_processors_have_saved_is_what_was_committed_last(
+    groups: dict[str, str], tmp_path: Path
+) -> None:
+    spec = copy.deepcopy(TRACKED)
+    totals = {"name": "track", "type": "function", "processor": f"{PROCESSORS}:Columnar"}
+    spec["catalog"][1] = {**totals, "batchFormat": "arrow", **groups}
+    stream = Stream(tmp_path, spec)
+    for batches in (1, 2, 3):
+        stream.run(1)
+        read = [each["key"] for part in EVENTS.values() for each in part[: batches * A_BATCH]]
+        found = {each.group: each.state for each in stream.ask("track").extents}
+        assert found == Counter(read)
+        assert [each.state for each in stream.ask("track", key="x").extents] == [found["x"]]
+
+
+def test_what_waits_in_an_inbox_is_no_state_that_is_asked_for(tmp_path: Path) -> None:
+    spec = copy.deepcopy(TRACKED)
+    named = {"name": "track", "type": "function", "processor": f"{PROCESSORS}:Waits"}
+    spec["catalog"][1] = named
+    stream = Stream(tmp_path, spec)
+    stream.run(2)
+    assert {each.group for each in stream.ask("track").extents} == {"taken"}

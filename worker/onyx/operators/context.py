@@ -42,4 +42,5 @@ class OperatorContext(NamedTuple):
     ended: Callable[[], Collection[str]] = _never
     """The sources that have ended, as far as is known."""
     durable: bool = True
-    """Whether what is recorded outlives whoever keeps it."""
+    """Whether whoever takes over goes on from what was recorded last, and not from the beginning of
+    what was going on then."""

@@ -72,8 +72,14 @@ class Program(msgspec.Struct, frozen=True):
 
     @property
     def retries(self) -> bool:
-        """Whether something may ask for retries: a flow condition, or the function."""
-        return self.fn is not None or (self.conditions is not None and self.conditions.retries)
+        """Whether something may ask for retries: a flow condition, the function or a processor."""
+        asks = self.conditions is not None and self.conditions.retries
+        return self.fn is not None or self.has_inbox or asks
+
+    @property
+    def has_inbox(self) -> bool:
+        """Whether the operator may leave a part of a batch."""
+        return self.operator is not None and self.operator.needs.inbox
 
     @property
     def observed(self) -> bool:

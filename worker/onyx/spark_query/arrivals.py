@@ -12,14 +12,16 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from onyx.model.workflow import sources_above
 from onyx.spark.compiler.edges import above, all_above, below
 from onyx.spark.driver.request import BucketState
+from onyx.spark_query.folding.left import AWAY
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.outlet import bucket_of
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
 from onyx.windows.units import standard
-from onyx.windows.watermarks import IDLE, TIME_MS_MIN, ChannelMarks, Rising, Said
+from onyx.windows.watermarks import IDLE, SILENT, TIME_MS_MIN, ChannelMarks, Mark, Rising
 
 
 class Arrivals:
@@ -31,11 +33,12 @@ class Arrivals:
             origins: all that may send here; as long as one has said nothing, nothing is known.
             before: what was known of them when the micro-batch began.
         """
-        before = before or Before()
-        self._marks = ChannelMarks(origins)
+        before, self._origins = before or Before(), frozenset(origins)
+        self._marks = ChannelMarks(self._origins)
         for origin, said in before.marks.items():
-            self._marks.hear(origin, said)
-        self._open = set(origins) - before.ended
+            if said is not SILENT:
+                self._marks.hear(origin, said)
+        self._open = set(self._origins) - before.ended
         self.newest_ms = before.newest_ms
         """The greatest event time that is known to have come."""
         self._own = Rising()
@@ -52,12 +55,27 @@ class Arrivals:
         return self._marks.mark is IDLE
 
     @property
+    def open(self) -> frozenset[str]:
+        """Origins from which more may come."""
+        return frozenset(self._open)
+
+    @property
     def over(self) -> bool:
         """Whether nothing more comes, from any origin."""
         return not self._open
 
+    def close(self) -> None:
+        """Nothing more comes, whatever has been said."""
+        self._open.clear()
+
+    def said(self, origin: str) -> Mark:
+        """What an origin has said last."""
+        return self._marks.said(origin)
+
     def hear(self, row: Row) -> bool:
         """The row has been worked on; True when event time has risen."""
+        if row.origin not in self._origins:
+            return False
         if row.kind in ("end", "idle"):
             self._marks.hear(row.origin, IDLE)
         elif row.mark is not None:
@@ -78,7 +96,7 @@ class Arrivals:
 class Before(msgspec.Struct, frozen=True):
     """What a bucket knows when a micro-batch begins."""
 
-    marks: Mapping[str, Said] = msgspec.field(default_factory=dict)
+    marks: Mapping[str, Mark] = msgspec.field(default_factory=dict)
     """By origin; of those that have said something."""
     ended: frozenset[str] = frozenset()
     """Origins from which nothing more comes."""
@@ -88,9 +106,14 @@ class Before(msgspec.Struct, frozen=True):
     """The greatest event time that inputs above have had."""
 
 
-def before(query: Query, reached: Reached, state: BucketState) -> Before:
-    """What a bucket knew behind the last micro-batch."""
-    marks, ended = dict[str, Said](), set[str]()
+def before(query: Query, reached: Reached, state: BucketState, held: Mapping[str, Mark]) -> Before:
+    """What a bucket knew behind the last micro-batch.
+
+    Args:
+        held: what origins had said before what is left of them. They have said more since, and may
+            have ended, which is heard behind that.
+    """
+    marks, ended = dict[str, Mark](), set[str]()
     for number, each in enumerate(reached.positions):
         origin, entry = f"{each.task}:{number}", query.job.entry(each.task)
         if each.exhausted:
@@ -107,11 +130,25 @@ def before(query: Query, reached: Reached, state: BucketState) -> Before:
             marks[origin] = IDLE
         elif its.passed_on is not None:
             marks[origin] = its.passed_on
+    marks |= held
+    ended -= held.keys()
     mine, inputs = set(origins(query, state.task)), all_above(query.job, state.task)
     times = [each.newest_ms for each in reached.positions if each.task in inputs]
     newest_ms = max((each for each in times if each is not None), default=None)
     known = {origin: said for origin, said in marks.items() if origin in mine}
     return Before(known, frozenset(ended & mine), state.mark, newest_ms)
+
+
+def ended(query: Query, task: str, going: Iterable[str]) -> frozenset[str]:
+    """The tasks above one that begin trees and have ended.
+
+    Args:
+        going: origins that have not.
+    """
+    found = set(sources_above(query.job, task))
+    for its in {origin.removeprefix(AWAY).partition(":")[0] for origin in going}:
+        found -= {its, *sources_above(query.job, its)}
+    return frozenset(found)
 
 
 def downstream(query: Query, task: str) -> frozenset[str]:

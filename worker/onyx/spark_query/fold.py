@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onyx.flow.batch import Batch, EncodedRun, Segments
+import numpy as np
+
+from onyx.flow.batch import Batch, EncodedRun, Indices, Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.keystate.pages import Page, Pages
 from onyx.keystate.records import StatesRecord
@@ -36,8 +38,8 @@ class Fold(Untracked):
         self._emitted: list[tuple[str | None, Segments]] = []
         self.operator.begin(program, self)
 
-    def add(self, segments: Segments, upstream: str) -> None:
-        """Segments have come.
+    def add(self, segments: Segments, upstream: str) -> Indices:
+        """Segments have come. Returns the indices of those that the operator has left.
 
         Args:
             segments: none, if only the columns of those of a parent are to be known.
@@ -45,9 +47,13 @@ class Fold(Untracked):
         """
         if isinstance(segments, Columns) and not len(segments):
             self.operator.saw(upstream, segments.record_batch.schema)
-            return
-        self._tree.push(self._task, Batch(segments, upstream=upstream or None), self.operator)
+            return np.empty(0, np.intp)
+        batch = Batch(segments, upstream=upstream or None)
+        left = self._tree.push(self._task, batch, self.operator)
         self._send()
+        while self.operator.unfinished:
+            self.tick()
+        return left
 
     def merge(self, records: Sequence[StatesRecord]) -> None:
         """States that were folded before the shuffle have come."""

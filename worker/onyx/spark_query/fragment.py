@@ -37,6 +37,8 @@ class Fragment:
     def read(self, numbers: Iterable[int]) -> Iterator[list[Row]]:
         """Read these partitions of the inputs."""
         for number in numbers:
+            if number == 0:
+                yield Outlet(self._query.plan, "", self._query.config.buckets).woken()
             task, name = self._query.config.partitions[number]
             outlet = self._begin(f"{task}:{number}")
             below = downstream(self._query, task)
@@ -117,12 +119,16 @@ class Fragment:
         self._tree.bucket = bucket
         share = Share(self._query, self._tree, task, bucket, self._reached)
         outlet.mark = share.mark
-        share.begin()
-        for row in rows:
-            share.take(row)
-            outlet.advanced(share.mark, below)
-            yield outlet.take_rows()
-        reported = share.end()
+        try:
+            share.begin()
+            for row in rows:
+                share.take(row)
+                outlet.advanced(share.mark, below)
+                yield outlet.take_rows()
+            reported = share.end()
+        except BaseException:
+            share.close()
+            raise
         self._tree.end()
         outlet.end(below, share.ending, of_ending(share.reading), share.arrivals.newest_ms)
         yield [*outlet.take_rows(), *reported]

@@ -33,7 +33,7 @@ class Outlet:
         not keep its parents apart."""
         self._counts: dict[tuple[str, int], int] = {}
         self._shown: set[tuple[str, str, object]] = set()
-        """Parents of a join whose columns all its buckets know."""
+        """Parents that are kept apart, whose columns all buckets know."""
         self._step = 0
         self._number = 0
         self.mark: int | None = None
@@ -52,7 +52,7 @@ class Outlet:
             upstream: the task that sends them.
             hashes: of their group keys; None where they are not grouped.
         """
-        upstream = upstream if self._exchanges[task].sides else ""
+        upstream = upstream if self._exchanges[task].apart else ""
         if hashes is None:
             self._gather(task, bucket_of(task, self._buckets), upstream, segments)
             return
@@ -64,7 +64,7 @@ class Outlet:
             self._show(task, upstream, segments)
 
     def _show(self, task: str, upstream: str, columns: Columns) -> None:
-        """Let every bucket of a join know what columns a side has: one that gets none of its rows
+        """Let every bucket know what columns a parent has: one of a join that gets none of its rows
         has nulls for them in rows of the other side."""
         shown = task, upstream, format_of(columns).types(columns)
         if shown not in self._shown:
@@ -83,6 +83,14 @@ class Outlet:
         """States of windows of a task that were folded here."""
         fragment = self._exchanges[task].fragment
         self._add(Row(fragment, task, bucket, self._seq(), self._origin, "states", None, payload))
+
+    def woken(self) -> list[Row]:
+        """Rows for tasks that have something to do at the end, though nothing else may come."""
+        for exchange in self._exchanges.values():
+            if exchange.always:
+                for bucket in self._buckets_of(exchange):
+                    self._segments(exchange.task, bucket, [], "", None)
+        return self.take_rows()
 
     def advanced(self, mark: int | None, downstream: frozenset[str]) -> None:
         """A step of the origin is over, and its watermark is this now.

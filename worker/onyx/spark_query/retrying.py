@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from msgspec.structs import replace
 
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import Batch, Segments, as_shown, copies_of
+from onyx.flow.batch import Batch, as_shown, copies_of
 from onyx.flow.routed import Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
@@ -41,16 +42,11 @@ class Retrying:
             deeply: also with what is in lists and dicts of a segment. Any function may ask for
                 retries, and hardly one does: it pays for copies of dicts, and for no more.
         """
-
-        def made(segments: Segments) -> Batch:
-            bad, upstream = batch.bad, batch.upstream
-            return Batch(segments, batch.roots, laps=batch.laps, bad=bad, upstream=upstream)
-
         if not deeply or not isinstance(batch.segments, list):
             segments = copies_of(batch.segments)
-            return lambda: made(segments)
+            return lambda: replace(batch, segments=segments, keys=None)
         data = encode(as_shown(batch.segments))
-        return lambda: made(decode(data))
+        return lambda: replace(batch, segments=decode(data), keys=None)
 
     def again(self, batch: Batch, routed: Routed) -> Batch:
         """The segments to be tried again, after a rest, each with its next attempt."""

@@ -90,7 +90,7 @@ def segments_row(
     upstream: str = "",
 ) -> Row:
     """A row that holds a batch."""
-    kind, payload = format_of(segments).choose(_dicts, _columns)(segments)
+    kind, payload = payload_of(segments)
     return Row(fragment, task, bucket, seq, origin, kind, mark, payload, upstream)
 
 
@@ -107,6 +107,11 @@ def segments_of(row: Row) -> Segments:
         with pa.ipc.open_stream(row.payload) as reader:
             return Columns(reader.read_next_batch())
     return decode(row.payload) if row.kind == "dicts" else []
+
+
+def payload_of(segments: Segments) -> tuple[Kind, bytes]:
+    """Kind and payload of a row that holds a batch."""
+    return format_of(segments).choose(_dicts, _columns)(segments)
 
 
 def states_of(row: Row) -> list[StatesRecord]:

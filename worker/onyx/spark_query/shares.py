@@ -7,20 +7,26 @@ reported, to be committed with the rest. There timers fire before the first row 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 
 from onyx.flow.batch import Batch
 from onyx.program.phases import Phase
 from onyx.spark.driver.request import BucketState
-from onyx.spark_query.arrivals import Arrivals, before, origins
+from onyx.spark_query.arrivals import Arrivals, before, ended, origins
+from onyx.spark_query.failure import TaskFailed
 from onyx.spark_query.fold import Fold
 from onyx.spark_query.folding.contents import Contents
+from onyx.spark_query.folding.inbox import Inbox
 from onyx.spark_query.folding.kept_states import KeptStates
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.programs import Query
 from onyx.spark_query.readings import Report, heard, new_reading
 from onyx.spark_query.rows import ENDINGS, Ending, Row, report, segments_of, states_of
 from onyx.spark_query.tree import Tree
+from onyx.windows.watermarks import Mark
 
 
 class Share:
@@ -35,29 +41,39 @@ class Share:
             TaskFailed: its state cannot be read.
         """
         self._tree, self._task, self._reached = tree, task, reached
+        self._query, self._program = query, tree.program(task)
         self._state = BucketState(task, bucket)
         self.reading = new_reading()
         self._heard = 0
-        if reached is None:
-            self.arrivals = Arrivals(origins(query, task))
-        else:
+        if reached is not None:
             mine = [each for each in reached.states if (each.task, each.bucket) == (task, bucket)]
             self._state = mine[0] if mine else self._state
-            self.arrivals = Arrivals(origins(query, task), before(query, reached, self._state))
         self.fold: Fold | None = None
-        program = tree.program(task)
-        if program.operator is None or self._state.over:
-            return
-        if reached is not None:
+        self._inbox: Inbox | None = None
+        held = dict[str, Mark]()
+        if self._program.operator is not None and not self._state.over:
             try:
-                self._kept = KeptStates(query)
-                self._contents = self._kept.load(program, self._state)
+                self._contents = self._loaded()
             except Exception as error:
                 raise self._failure(error) from error
-        else:
-            self._contents = Contents.empty(program, bucket, query.config.buckets)
-            self._contents.restore({})
-        self.fold = Fold(tree, program, self._contents)
+            self.fold = Fold(tree, self._program, self._contents)
+            held = dict(self._contents.left.said)
+        known = None if reached is None else before(query, reached, self._state, held)
+        self.arrivals = Arrivals(origins(query, task), known)
+        if self.fold is not None and self._program.has_inbox:
+            self._inbox = Inbox(
+                self.fold, self._contents.left, self.arrivals.said, self._hear_behind
+            )
+            self._note_ends()
+
+    def _loaded(self) -> Contents:
+        """What the bucket holds before the first row."""
+        if self._reached is not None:
+            self._kept = KeptStates(self._query)
+            return self._kept.load(self._program, self._state)
+        contents = Contents.empty(self._program, self._state.bucket, self._query.config)
+        contents.restore({})
+        return contents
 
     @property
     def mark(self) -> int | None:
@@ -69,21 +85,42 @@ class Share:
         """Timers fire that were due before the micro-batch."""
         if self.fold is not None and self._reached is not None:
             self.fold.tick()
+        if self._inbox is not None:
+            self._carefully(self._inbox.settle)
 
     def take(self, row: Row) -> None:
         """Work on a row."""
+        if row.kind in ENDINGS:
+            self._heard = heard(self._heard, row)
         fold, segments = self.fold, segments_of(row)
+        if self._inbox is not None:
+            self._carefully(partial(self._inbox.take, row, segments))
+            return
         if row.kind == "states" and fold is not None:
             fold.merge(states_of(row))
         elif fold is not None and (len(segments) or row.upstream):
             fold.add(segments, row.upstream)
         elif len(segments):
             self._tree.push(self._task, Batch(segments))
-        if row.kind in ENDINGS:
-            self._heard = heard(self._heard, row)
-        risen = self.arrivals.hear(row)
+        self._hear(row)
+
+    def _hear(self, row: Row) -> None:
+        fold, risen = self.fold, self.arrivals.hear(row)
         if fold is not None and risen and self.arrivals.mark is not None:
             fold.advance(self.arrivals.mark)
+
+    def _hear_behind(self, row: Row) -> None:
+        """All before a row was taken."""
+        self._hear(row)
+        if row.kind == "end" and self.fold is not None:
+            self._note_ends()
+            self.fold.tick()
+
+    def _note_ends(self) -> None:
+        """What has ended for an operator with an inbox: that of which nothing is left."""
+        going = self.arrivals.open | self._contents.left.origins.keys()
+        self._contents.ended.clear()
+        self._contents.ended.update(ended(self._query, self._task, going))
 
     def end(self) -> list[Row]:
         """All rows have come; what there is to report.
@@ -91,11 +128,16 @@ class Share:
         Raises:
             TaskFailed: its state cannot be written.
         """
-        over = self._reached is None or self.arrivals.over
+        over = self._reached is None or self._all_has_come
         if self.fold is not None and over:
+            if self._inbox is not None:
+                self._finish(self._inbox)
             self.fold.end(self.arrivals.newest_ms)
+            self.close()
         elif self.fold is not None:
             self.fold.tick()
+            if self._inbox is not None:
+                self._carefully(self._inbox.settle)
         if self._reached is None:
             return []
         number = self._reached.batches + 1
@@ -105,6 +147,31 @@ class Share:
             raise self._failure(error) from error
         task, origin = self._state.task, f"{self._state.task}:{self._state.bucket}"
         return [report("held", task, said, origin, number, self.reading)]
+
+    def close(self) -> None:
+        """The bucket is left in the middle."""
+        if self.fold is not None:
+            self.fold.operator.close()
+
+    @property
+    def _all_has_come(self) -> bool:
+        """Whether nothing more comes, though some of it may be left."""
+        waiting = frozenset[str]() if self._inbox is None else self._contents.left.ended
+        return self.arrivals.open <= waiting
+
+    def _finish(self, inbox: Inbox) -> None:
+        """All that is left in the inbox is taken."""
+        if self._reached is None:  # a Spark stage does not say that it has ended
+            self.arrivals.close()
+        self._carefully(partial(inbox.finish, self._note_ends))
+
+    def _carefully(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except TaskFailed:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
 
     @property
     def ending(self) -> Ending:
@@ -122,7 +189,10 @@ class Share:
         if fold is None or over:
             return held
         files = self._kept.save(self._contents, state, number)
-        held = msgspec.structs.replace(held, files=files, due_ms=fold.operator.next_tick_ms)
+        due_ms = fold.operator.next_tick_ms
+        if self._inbox is not None:
+            due_ms = self._inbox.due_ms(due_ms)
+        held = msgspec.structs.replace(held, files=files, due_ms=due_ms)
         self._kept.remember(held, self._contents)
         return held
 

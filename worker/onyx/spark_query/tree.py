@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
-from onyx.flow.batch import Batch, Segments, as_given, as_shown, copies_of
+import numpy as np
+
+from onyx.flow.batch import Batch, Indices, Segments, as_given, as_shown, copies_of
 from onyx.flow.groups.checks import GroupChecks
 from onyx.flow.laps import laps_of
 from onyx.flow.leaves import Leaves
@@ -23,6 +26,7 @@ from onyx.program.operator import Operator
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.program.route import route, route_emitted
+from onyx.runs import array_of
 from onyx.spark_query.counting import Counting
 from onyx.spark_query.failure import Disordered, TaskFailed
 from onyx.spark_query.folding.combine import Combining
@@ -30,6 +34,15 @@ from onyx.spark_query.outlet import Outlet
 from onyx.spark_query.programs import Query
 from onyx.spark_query.retrying import Retrying
 from onyx.spark_query.sinks import Sinks
+
+
+class _Tried(NamedTuple):
+    """What is not done with of a batch."""
+
+    again: Batch
+    """To be tried again."""
+    left: Batch | None = None
+    """Left in the inbox of the operator."""
 
 
 class Tree:
@@ -81,8 +94,9 @@ class Tree:
             else self.failure(task, phase, error)
         )
 
-    def push(self, task: str, batch: Batch, operator: Operator | None = None) -> None:
-        """A batch comes to a task, or is of the rows of its Spark stage.
+    def push(self, task: str, batch: Batch, operator: Operator | None = None) -> Indices:
+        """A batch comes to a task, or is of the rows of its Spark stage. Returns the indices of the
+        segments that the operator has left in its inbox.
 
         Args:
             operator: of the task, if it has one.
@@ -90,25 +104,37 @@ class Tree:
         Raises:
             TaskFailed: a segment has failed, and nothing takes care of it.
         """
-        self._push(task, batch, operator)
+        left = self._push(task, batch, operator)
         # Here, where its loop begins: calls would be as deep as there are laps. The newest first,
         # so that what waits is bounded by the laps, and by what one segment becomes in each.
         while waiting := self._back.get(task):
             self._push(task, waiting.pop(), operator)
+        return left
 
-    def _push(self, task: str, batch: Batch, operator: Operator | None) -> None:
+    def _push(self, task: str, batch: Batch, operator: Operator | None) -> Indices:
         program = self.program(task)
         most = program.entry.batch_size or len(batch)
-        if program.entry.stage is None:  # what came to the stage was counted
-            self.counting.read[task] += len(batch)
+        found = [np.empty(0, np.intp)]
+        if program.has_inbox:
+            batch.ids = np.arange(len(batch), dtype=np.uint64)
         for first in range(0, len(batch), max(most, 1)):
             part = batch.slice(first, first + most) if len(batch) > most else batch
-            if not program.retries:
-                self._try(program, part, operator)
+            if operator is not None and (len(found) > 1 or operator.unfinished):
+                found.append(_places(part))
                 continue
-            self._retrying.first(part)
+            if program.retries:
+                self._retrying.first(part)
             while len(part):
-                part = self._try(program, part, operator)
+                part, left = self._try(program, part, operator)
+                if left is not None:
+                    found.append(_places(left))
+                if operator is not None and operator.unfinished and len(part):
+                    found.append(_places(part))
+                    break
+        left_at = np.sort(np.concatenate(found))
+        if program.entry.stage is None:  # what came to the stage was counted
+            self.counting.read[task] += len(batch) - len(left_at)
+        return left_at
 
     def end(self) -> None:
         """The origin has no more segments: what was folded of them leaves."""
@@ -126,13 +152,15 @@ class Tree:
             raise self.failure(task, Phase.SEND.value, error) from error
         self._pass_on(program, batch, routed)
 
-    def _try(self, program: Program, batch: Batch, operator: Operator | None) -> Batch:
-        """Work on a batch; what is to be tried again, with its attempts as roots."""
+    def _try(self, program: Program, batch: Batch, operator: Operator | None) -> _Tried:
+        """Work on a batch; what is to be tried again has its attempts as roots."""
         # Before the function has them: it may change segments, and a retry begins from what came.
         unchanged = self._unchanged(program, batch) if program.retries else None
         phase = Phase.APPLY_FN
         try:
             work = self._applied(program, batch, operator)
+            if work.batch is None:
+                return _Tried(Batch([]), work.left)
             assert work.leaves is not None
             phase = Phase.ROUTE
             if operator is not None:
@@ -151,10 +179,13 @@ class Tree:
             raise
         except Exception as error:
             raise self.failure(program.task, phase.value, error) from error
-        self._pass_on(program, batch, routed)
+        self._pass_on(program, work.batch, routed)
         if unchanged is None or not routed.retries:
-            return Batch([])
-        return self._retrying.again(unchanged(), routed)
+            return _Tried(Batch([]), work.left)
+        before = unchanged()
+        if work.left is not None:
+            before = before.take(np.flatnonzero(np.isin(_places(before), _places(work.batch))))
+        return _Tried(self._retrying.again(before, routed), work.left)
 
     def _unchanged(self, program: Program, batch: Batch) -> Callable[[], Batch]:
         conditions = program.conditions
@@ -252,3 +283,9 @@ class Tree:
     def _leave(self, task: str, combining: Combining) -> None:
         for bucket, payload in combining.take(partial(self.outlet.bucket_of, task)):
             self.outlet.put_states(task, bucket, payload)
+
+
+def _places(batch: Batch) -> Indices:
+    """Where its segments were in what has come to an operator with an inbox."""
+    assert batch.ids is not None, "by `push`"
+    return array_of(batch.ids).astype(np.intp)

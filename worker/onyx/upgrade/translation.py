@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onyx.keystate.names import JOINED, SNAPSHOT, TIMERS, TOUCHED, UNFINISHED
+from onyx.keystate.names import JOINED, LEFT, SNAPSHOT, TIMERS, TOUCHED, UNFINISHED
 from onyx.keystate.records import FiringProgress, Record, TriggerRecord, WindowRecord
 from onyx.model.job import Job, Trigger
 from onyx.upgrade.compatibility import same_trigger
@@ -48,7 +48,7 @@ def _kept_states(old: Job, new: Job, task: str, plan: Plan) -> frozenset[str]:
         if before.state_ttl is not None and after.state_ttl is not None:
             found.add(TOUCHED)
     if plan.carries("task", task) and after.processor is not None:
-        found |= {SNAPSHOT, UNFINISHED}
+        found |= {SNAPSHOT, UNFINISHED, LEFT}
     if plan.carries("task", task) and after.type == "join":
         found.add(JOINED)
     return frozenset(found)

@@ -129,6 +129,10 @@ class ChannelMarks:
             self._times[channel] = said.time_ms if isinstance(said, Lull) else said
         self._marks[channel] = said
 
+    def said(self, channel: Hashable) -> Mark:
+        """The last news from a channel."""
+        return self._marks.get(channel, SILENT)
+
     @property
     def mark(self) -> Mark:
         """The least time of channels that are not idle."""

@@ -12,11 +12,10 @@ from onyx.model.workflow import is_unbounded
 
 
 def require_peers(job: Job) -> None:
-    """Raises UserError when no peer has states of the job."""
+    """Raises UserError when no peer has tables of the job."""
     if job.engine == "spark":
         raise UserError(
-            f"job {job.name} runs on Spark, where windows, joins and states of functions can be "
-            "asked for: emit what you want to see"
+            f"job {job.name} runs on Spark, where no peer has tables: emit what you want to see"
         )
 
 

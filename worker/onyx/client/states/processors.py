@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
-from onyx.client.states.checks import require_log, require_no_times, require_peers
+from onyx.client.states.checks import require_log, require_no_times, require_states
 from onyx.client.states.shards import EVERYWHERE
 from onyx.client.states.state import Files
 from onyx.flow.predicates import Resolve
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.extents import Extent
-from onyx.keystate.records import Record
+from onyx.keystate.names import SNAPSHOT
+from onyx.keystate.records import Record, WindowRecord
 from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
 from onyx.operators.processor.snapshot import Snapshot
@@ -29,7 +30,7 @@ class ProcessorState(msgspec.Struct, frozen=True):
     job: Job
     entry: CatalogEntry
 
-    in_store = by_files = False
+    by_files = False
     in_time = False
     by_session_key = False
     grouped = True
@@ -42,9 +43,14 @@ class ProcessorState(msgspec.Struct, frozen=True):
 
     asked_as = task = name
 
+    @property
+    def in_store(self) -> bool:
+        """Whether Spark runs the job, and has committed the state."""
+        return self.job.engine == "spark"
+
     def check(self, select: Selection, durable: bool) -> None:
         """Raises UserError: there are no times, or it is not here."""
-        require_peers(self.job)
+        require_states(self.job)
         require_log(self.job, durable)
         require_no_times(select, f"the snapshot of processor {self.name}")
 
@@ -65,7 +71,8 @@ class OneSnapshot:
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records to a shard."""
-        self._snapshot.restore(shard, records)
+        entries = [each for each in records if isinstance(each, WindowRecord)]
+        self._snapshot.restore(shard, [each for each in entries if each.window == SNAPSHOT])
 
     def query(self, asked: Selection, extents_max: int) -> list[Extent]:
         """The entries that are asked for, the first in order."""

@@ -18,7 +18,6 @@ from onyx.model.spark_settings import malformed
 
 _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
-    "processor": "what it leaves in its inbox does not outlive a micro-batch: run the job on peers",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "
     "remove it, or run the job on peers",
     "when_idle": "a micro-batch begins when something has come, and a query over bounded inputs "

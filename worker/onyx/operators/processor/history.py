@@ -47,6 +47,11 @@ class History:
         else:
             self._gap = True
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no more is kept, unless it is wanted in any case."""
+        return self._left <= 0
+
     def saved(self) -> None:
         """The state was saved: this begins anew."""
         self._calls, self._gap = [], False

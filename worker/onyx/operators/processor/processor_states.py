@@ -68,7 +68,7 @@ class ProcessorStates(Operator):
             own: the shards of the peer.
             clock: of the process.
             ended: the sources that have, as far as is known.
-            durable: whether what is recorded outlives the peer.
+            durable: whether whoever takes over goes on from what was recorded last.
         """
         self.its = its
         self._durable = durable
@@ -99,6 +99,8 @@ class ProcessorStates(Operator):
 
     def process(self, ordinal: int, items: Sequence[Any], takes: Takes) -> Worked:
         """Have items processed, as `Turns.take`."""
+        if self._turns.wants_save:
+            self._save()
         made: list[Any] = []
         done = True
         if self._tries:

@@ -17,12 +17,12 @@ from itertools import chain
 from typing import Any
 
 from onyx.codec.values import decode_values, encode_each
-from onyx.errors import UserFunctionError
+from onyx.errors import UserError, UserFunctionError
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.buckets import Holder
 from onyx.keystate.extents import ALL, Extent
 from onyx.keystate.groups import Shards, dump_key, group_value, hashable_key
-from onyx.keystate.names import ENDS, SNAPSHOT, UNFINISHED
+from onyx.keystate.names import ENDS, LEFT, SNAPSHOT, UNFINISHED
 from onyx.keystate.records import DeleteGroups, Record, Records, SetStates, WindowRecord, append
 from onyx.keystate.selection import Selection
 from onyx.operators.keyed.answers import first_of
@@ -210,9 +210,14 @@ class Snapshot:
         return SetStates(UNFINISHED, _EXTENT, [None], [None if item is None else item.record()])
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
-        """Apply records to a shard."""
+        """Apply records to a shard. Raises UserError: items wait in an inbox on Spark."""
         for record in records:
             assert isinstance(record, WindowRecord), "the state log of a processor"
+            if record.window == LEFT:
+                raise UserError(
+                    "the processor has left items in its inbox on Spark, which peers do not take "
+                    "over: upgrade with engine: spark, and change the engine when nothing is left"
+                )
             match record:
                 case SetStates(window=name, states=states) if name == ENDS:
                     self._ends[shard] = list(states[0])

@@ -79,7 +79,7 @@ class Turns:
         Args:
             begin: makes a processor that has begun.
             snapshot: has what was saved last.
-            durable: whether what is recorded outlives the peer.
+            durable: whether whoever takes over goes on from what was recorded last.
             save: saves the state of the processor.
         """
         self.calls = begin()
@@ -105,7 +105,16 @@ class Turns:
 
     def saved(self) -> None:
         """The state was saved."""
-        self._history.saved()
+        if self._durable:
+            self._history.saved()
+        else:
+            self._history = History()
+
+    @property
+    def wants_save(self) -> bool:
+        """Whether the state should be saved, because nobody else does so now and then, and what
+        was done since then is kept no longer."""
+        return not self._durable and self._history.is_full
 
     def take(self, ordinal: int, items: Sequence[Any], takes: Takes) -> Worked:
         """Have items processed. Raises what the processor raises, unless it is what an item fails

@@ -1,8 +1,8 @@
 """Which fragment runs which task.
 
-A task behind a shuffle (grouped, with windows, or a join of two streams) begins the fragment after
-the last one that sends to it, and so do the rows of a Spark stage of the user; every other task
-runs wherever its parents do. One row of fragments for the whole job, instead of one query for each
+A task behind a shuffle (grouped, or with state) begins the fragment after the last one that sends
+to it, and so do the rows of a Spark stage of the user; every other task runs wherever its parents
+do. One row of fragments for the whole job, instead of one query for each
 output, because a source must be read once: Spark computes a frame anew for each action on it.
 """
 
@@ -14,7 +14,13 @@ from typing import Literal
 from onyx.errors import ManifestError
 from onyx.model.combining import against_combining, assigns_watermarks
 from onyx.model.job import CatalogEntry, Job, Window
-from onyx.model.workflow import is_unbounded, parents, topological_order
+from onyx.model.workflow import (
+    is_unbounded,
+    ordered_parents,
+    parents,
+    stateful_tasks,
+    topological_order,
+)
 from onyx.spark.compiler.edges import all_above
 from onyx.spark.compiler.plan import Exchange, Fragment, Middle, Plan, PlannedOutput, PlannedWindow
 from onyx.spark.compiler.refusals import refusals
@@ -92,7 +98,7 @@ def _begins(job: Job, task: str) -> bool:
 
 
 def _is_shuffled(job: Job, task: str) -> bool:
-    return _key(job.entry(task)) is not None or any(each.task == task for each in job.windows)
+    return _key(job.entry(task)) is not None or task in stateful_tasks(job)
 
 
 def _key(entry: CatalogEntry) -> str | None:
@@ -114,9 +120,10 @@ def _exchange(job: Job, task: str, fragment: int, combine: bool) -> Exchange:
     )
     together = bool(windows) and not any(against)
     marks = _watermarks(job, task, together) if assigned else "none"
-    ends = marks != "none" or is_unbounded(job)
-    sides = tuple(side.task for side in entry.sides)
-    return Exchange(task, fragment, _key(entry), planned, marks, ends, sides)
+    inbox = entry.processor is not None
+    ends = marks != "none" or is_unbounded(job) or inbox
+    above = ordered_parents(job.workflow, task) if inbox else [side.task for side in entry.sides]
+    return Exchange(task, fragment, _key(entry), planned, marks, ends, tuple(above), always=inbox)
 
 
 def _against(job: Job, window: Window, combine: bool) -> str:

@@ -42,8 +42,10 @@ class Exchange(msgspec.Struct, frozen=True):
     ends: bool = False
     """Whether every bucket hears where each of its origins ends, in the query or in a micro-batch:
     windows fire then, state is kept, and of a micro-batch is checked that nothing is missing."""
-    sides: tuple[str, ...] = ()
-    """The two tasks whose segments a join brings together. Rows say from which of them they are."""
+    apart: tuple[str, ...] = ()
+    """Tasks upstream that it keeps apart. Rows say from which of them they are."""
+    always: bool = False
+    """Whether it has something to do at the end even if nothing has come."""
 
     @property
     def combined(self) -> bool:

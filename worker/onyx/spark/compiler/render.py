@@ -80,8 +80,8 @@ class _Lines:
             yield f"sends back to {entry.loop_to}"
         exchange = self._plan.exchange(task)
         if exchange is not None:
-            yield from _state(exchange)
-            if (exchange.windows or exchange.sides) and self._plan.unbounded:
+            yield from _state(exchange, entry)
+            if (exchange.windows or entry.is_stateful) and self._plan.unbounded:
                 yield "its state committed with each micro-batch"
         if output is not None:
             yield _written(output, self._plan.unbounded)
@@ -100,9 +100,10 @@ def _by(exchange: Exchange) -> str:
     return "all to one bucket" if exchange.key is None else f"by {exchange.key}"
 
 
-def _state(exchange: Exchange) -> Iterator[str]:
-    if exchange.sides:
-        yield f"brings {' and '.join(exchange.sides)} together"
+def _state(exchange: Exchange, entry: CatalogEntry) -> Iterator[str]:
+    if len(exchange.apart) > 1:
+        kept = "together" if entry.sides else "apart"
+        yield f"{'brings' if entry.sides else 'keeps'} {' and '.join(exchange.apart)} {kept}"
     for each in exchange.windows:
         where = "combined before" if each.combined else "folded behind"
         reason = f" ({each.reason})" if each.reason else ""

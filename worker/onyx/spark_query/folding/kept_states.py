@@ -36,8 +36,9 @@ WARM_BYTES_MAX = 64 * 1024 * 1024
 
 _store = lru_cache(maxsize=4)(open_store)
 """One for all fragments and micro-batches of a process: that of S3 takes its time to open."""
-_warm: dict[tuple[str, str, int], tuple[BucketState, Contents]] = {}
-"""By job, task and bucket: what it was when this process had it last. Oldest first."""
+_warm: dict[tuple[str, str, int], tuple[Query, BucketState, Contents]] = {}
+"""By job, task and bucket: what it was when this process had it last, for a query, whose tables an
+operator may have. Oldest first."""
 
 
 class KeptStates:
@@ -47,8 +48,8 @@ class KeptStates:
     """
 
     def __init__(self, query: Query) -> None:
-        request = query.request
-        self._job, self._buckets = request.job_id, query.config.buckets
+        request, self._query = query.request, query
+        self._job = request.job_id
         self._store = _store(request.state_location, request.state_group_access)
 
     def load(self, program: Program, state: BucketState) -> Contents:
@@ -58,9 +59,12 @@ class KeptStates:
             StateError: a chunk is gone or damaged.
         """
         known = _warm.pop((self._job, state.task, state.bucket), None)
-        if known is not None and known[0] == state and state.files:
-            return known[1]
-        contents = Contents.empty(program, state.bucket, self._buckets)
+        if known is not None:
+            query, before, contents = known
+            if query is self._query and before == state:
+                return contents
+            contents.operator.close()
+        contents = Contents.empty(program, state.bucket, self._query.config)
         names, folder = (name for name, _ in state.files), TaskFolder(self._job, state.task)
         contents.restore(read_buckets(self._store, folder, names, contents.shards))
         if state.mark is not None:
@@ -96,11 +100,13 @@ class KeptStates:
     def remember(self, state: BucketState, contents: Contents) -> None:
         """Keep them in memory, as they are behind a batch."""
         if state.files:
-            _warm[self._job, state.task, state.bucket] = state, contents
-        sizes = [(key, sum(size for _, size in its.files)) for key, (its, _) in _warm.items()]
+            _warm[self._job, state.task, state.bucket] = self._query, state, contents
+        else:
+            contents.operator.close()
+        sizes = [(key, sum(size for _, size in its.files)) for key, (_, its, _) in _warm.items()]
         total = sum(size for _, size in sizes)
         for key, size in sizes:
             if total <= WARM_BYTES_MAX:
                 break
-            del _warm[key]
+            _warm.pop(key)[-1].operator.close()
             total -= size
