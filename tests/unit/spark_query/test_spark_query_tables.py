@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,21 @@ def test_a_partitioned_table_that_does_not_fit_ends_the_query(
     assert failure is not None
     assert failure.task == "who"
     assert why in failure.message
+
+
+def test_a_disk_without_room_for_a_partitioned_table_is_reported(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("onyx.tables.dealt.tempfile.TemporaryFile", Full)
+    failure = run_text(folder, PARTS.replace("BATCH", "")).failure
+    assert failure is not None
+    assert "parts of table users cannot be written to a file in TMPDIR: " in failure.message
+    assert "No space left on device" in failure.message
+    assert failure.away, "it is tried again"
 
 
 def test_a_partitioned_table_without_rows_has_nothing_for_anybody(folder: Path) -> None:

@@ -27,7 +27,7 @@ from onyx.joins.shares import Dealing, names_of
 from onyx.joins.table import Table, require_alike
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
-from onyx.tables.loading import no_rows, reads_of, too_large
+from onyx.tables.loading import ROWS_A_READ, no_rows, reads_of, too_large
 
 
 class _Piece(NamedTuple):
@@ -51,7 +51,8 @@ class DealtTable:
         self._rows = 0
         self._held: dict[int, Table] = {}
         """What is in memory. Last used last."""
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the table
+        with self._naming():
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the table
         weakref.finalize(self, self._file.close)
 
     @property
@@ -72,7 +73,7 @@ class DealtTable:
             UserError: a row has no key that can be looked up, or a part is too large.
             Unavailable: they cannot be read or written now.
         """
-        for rows in reads:
+        for rows in _gathered(reads):
             # Whatever is wrong with a row is said now, and not when somebody has looked it up.
             self._table(rows)
             parts = self._dealing.parts_of(rows)
@@ -128,8 +129,8 @@ class DealtTable:
         try:
             yield
         except OSError as error:
-            what = f"parts of table {self.name} cannot be written in {tempfile.gettempdir()}"
-            raise Unavailable(f"{what}, which TMPDIR names: {describe(error)}") from error
+            what = f"parts of table {self.name} cannot be written to a file in TMPDIR"
+            raise Unavailable(f"{what}: {describe(error)}") from error
 
 
 def deal_table(entry: CatalogEntry, plugin: Input, bytes_max: int, dealing: Dealing) -> DealtTable:
@@ -140,3 +141,15 @@ def deal_table(entry: CatalogEntry, plugin: Input, bytes_max: int, dealing: Deal
     finally:
         plugin.close()
     return dealt
+
+
+def _gathered(reads: Iterator[Columns]) -> Iterator[Columns]:
+    """Many rows at once: each part gets a piece of them, and pieces should not be small."""
+    some: list[Columns] = []
+    for rows in reads:
+        some.append(rows)
+        if sum(map(len, some)) >= ROWS_A_READ:
+            yield join(some)
+            some = []
+    if some:
+        yield join(some)
