@@ -307,13 +307,14 @@ def test_whoever_waits_is_answered_while_the_job_drains(env: TestEnv) -> None:
     job_functions.gate.clear()
     rows = {f"id-{n}": {"n": n} for n in range(6)}
     futures = [running.appenders[n % 3].send(rows[id], id=id) for n, id in enumerate(rows)]
-    for id, row in rows.items():
-        running.appenders[0].append(row, ack="journal", id=id)
+    for n, id in enumerate(rows):  # what came before it on the same stream waits by then
+        running.appenders[n % 3].append(rows[id], ack="journal", id=id)
     env.client.drain(running.job)
     until(env, lambda replica: replica.run(running.job).draining)
     with pytest.raises(NotYetTaken, match="drains: it takes nothing new"):
         running.appenders[1].append({"n": 7}, timeout_s=0.5)
     again = running.appenders[2].send(rows["id-0"], id="id-0")
+    running.appenders[2].append(rows["id-0"], ack="journal", id="id-0")
     job_functions.gate.set()
     assert {each.result(WAIT_S).status for each in (*futures, again)} == {Status.PROCESSED}
     assert env.client.wait(running.job, WAIT_S)
