@@ -28,7 +28,7 @@ from onyx.model.job import EMPTY, CatalogEntry, Job
 from onyx.model.tables import read_of
 from onyx.model.workflow import children, receivers
 from onyx.operators.table import definition_of
-from onyx.program.program import Program
+from onyx.program.program import Program, Routes
 from onyx.sql.batches import Query
 from onyx.sql.time_limit import TIMEOUT_S
 
@@ -53,20 +53,9 @@ def with_functions(
     found = {name: find() for name, find in lookups_of(job, entry, resolve).items()}
     params = [*resolve_params({entry.name: fn_params}, entry), *lookups(tables, entry.tables)]
     program.event.update(params=params, fn=found["fn"])
-    kept, conditions = _kept(job, entry), found["conditions"]
-    below = children_of(job, entry.name)
-    own_conditions = _own_conditions(entry, conditions, below)
+    kept = _kept(job, entry)
     return replace(
-        program,
-        join=_join(entry, tables, kept),
-        kept=kept,
-        takes=_takes(program),
-        own_conditions=own_conditions,
-        handles_failures=entry.dead_letter is not None
-        or bool(own_conditions and own_conditions.exceptional),
-        children=below,
-        sends_to=_sends_to(job, entry.name),
-        **found,
+        program, join=_join(entry, tables, kept), kept=kept, takes=_takes(program), **found
     )
 
 
@@ -78,8 +67,7 @@ def lookups_of(job: Job, entry: CatalogEntry, resolve: Resolve) -> Mapping[str, 
     return {
         "fn": lambda: function_of(entry, resolve),
         "schema": lambda: arrow_schema(entry),
-        "groupings": lambda: _groupings(job, name, resolve),
-        "conditions": lambda: compile_conditions(job, name, resolve),
+        "routes": lambda: _routes(job, entry, resolve),
         "operator": lambda: definition_of(job, name, resolve),
     }
 
@@ -94,13 +82,6 @@ def function_of(entry: CatalogEntry, resolve: Resolve) -> Callable[..., Any] | N
         given_ms = entry.sql_timeout
         return Query(entry.sql, TIMEOUT_S if given_ms is None else given_ms / 1_000)
     return resolve(entry.fn) if entry.fn is not None else None
-
-
-def _sends_to(job: Job, task: str) -> tuple[str, ...]:
-    """The children that get what a task makes: of a reduce task only what its triggers emit, and
-    none that is there for late segments or dead letters."""
-    apart = set_apart(job, task)
-    return tuple(child for child in children(job.workflow)[task] if child not in apart)
 
 
 def _join(entry: CatalogEntry, tables: Tables, kept: Kept | None) -> Enrichment | Reading | None:
@@ -135,6 +116,22 @@ def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
     looks = any(map(program.lifecycles.has, ("after_read_batch", "after_apply_fn", "after_batch")))
     own = entry.maker is not None or looks
     return entry.batch_format if own or entry.batch_format == "arrow" else None
+
+
+def _routes(job: Job, entry: CatalogEntry, resolve: Resolve) -> Routes:
+    below, apart = children_of(job, entry.name), set_apart(job, entry.name)
+    conditions = compile_conditions(job, entry.name, resolve)
+    own_conditions = _own_conditions(entry, conditions, below)
+    exceptional = own_conditions is not None and bool(own_conditions.exceptional)
+    return Routes(
+        conditions=conditions,
+        own_conditions=own_conditions,
+        groupings=_groupings(job, entry.name, resolve),
+        # Of a reduce task they get what its triggers emit.
+        sends_to=tuple(each for each in children(job.workflow)[entry.name] if each not in apart),
+        children=below,
+        handles_failures=exceptional or entry.dead_letter is not None,
+    )
 
 
 def _own_conditions(

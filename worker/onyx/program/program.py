@@ -27,6 +27,23 @@ from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
 
 
+class Routes(msgspec.Struct, frozen=True):
+    """Where the segments of a task may go."""
+
+    conditions: Conditions | None = None
+    """About what is sent on."""
+    own_conditions: Conditions | None = None
+    """About the segments of a task that sends none of them on: exceptions only."""
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    """The groupings of the children that group."""
+    sends_to: tuple[str, ...] = ()
+    """Children that get what the task makes. Others get only what is late, or dead letters."""
+    children: tuple[str, ...] = ()
+    """All of them."""
+    handles_failures: bool = False
+    """Whether a segment that fails may go elsewhere: to dead letters, or by a condition."""
+
+
 class Program(msgspec.Struct, frozen=True):
     """One task of a job, ready to run; in part, until `with_functions`."""
 
@@ -50,18 +67,8 @@ class Program(msgspec.Struct, frozen=True):
     """What its own code gets; None: it has none, and takes batches as they come."""
     schema: pa.Schema | None = None
     """The schema of the columns that it takes."""
-    conditions: Conditions | None = None
-    """About what is sent on."""
-    own_conditions: Conditions | None = None
-    """About the segments of a task that sends none of them on: exceptions only."""
-    groupings: Mapping[str, Grouping] = field(default_factory=dict)
-    """The groupings of the children that group."""
-    sends_to: tuple[str, ...] = ()
-    """Children that get what the task makes. Others get only what is late, or dead letters."""
-    children: tuple[str, ...] = ()
-    """All of them."""
-    handles_failures: bool = False
-    """Whether a segment that fails may go elsewhere: to dead letters, or by a condition."""
+    routes: Routes = Routes()
+    """Where segments go."""
     operator: Definition | None = None
     """What keeps state between two batches; None: nothing does."""
 
@@ -73,7 +80,7 @@ class Program(msgspec.Struct, frozen=True):
     @property
     def retries(self) -> bool:
         """Whether something may ask for retries: a flow condition, the function or a processor."""
-        asks = self.conditions is not None and self.conditions.retries
+        asks = self.routes.conditions is not None and self.routes.conditions.retries
         return self.fn is not None or self.has_inbox or asks
 
     @property
@@ -85,7 +92,7 @@ class Program(msgspec.Struct, frozen=True):
     def observed(self) -> bool:
         """Whether a function of the user's may look at the event. If not, the event holds no batch:
         it would keep memory alive that the next batch can use."""
-        return bool(self.lifecycles.hooks) or self.conditions is not None
+        return bool(self.lifecycles.hooks) or self.routes.conditions is not None
 
 
 def event_of(peer: PeerId, job_id: JobId, job: Job, entry: CatalogEntry) -> Event:

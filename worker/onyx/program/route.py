@@ -65,7 +65,8 @@ def route(
     loop_to, laps_max = program.entry.loop_to, program.entry.laps_max
     if loop_to is not None and laps_max is not None:
         refused = LapLimit(loop_to, laps_max, batch.laps, refused)
-    conditions = program.conditions if work.own else program.own_conditions
+    routes = program.routes
+    conditions = routes.conditions if work.own else routes.own_conditions
     work.routed = _route_leaves(program, refused, conditions, batch, leaves, answering)
 
 
@@ -81,7 +82,7 @@ def route_emitted(
     Raises:
         Failure: as `route`.
     """
-    conditions = program.conditions
+    conditions = program.routes.conditions
     if child is not None:
         conditions = (conditions or everything_to(())).of_exceptions(frozenset((child,)))
     leaves = Leaves(batch.segments)
@@ -105,7 +106,7 @@ def _route_leaves(
     Raises:
         Failure: a segment has failed, and nothing takes care of it.
     """
-    children, event = program.children, program.event
+    routes, children, event = program.routes, program.routes.children, program.event
     routed = route_whole(conditions, children, leaves, refused)
     if routed is None:
         handling = handling_of(program, refused, batch, answering)
@@ -115,7 +116,7 @@ def _route_leaves(
         if routed.letters:
             program.metrics.add(DEAD_LETTERS, len(routed.letters))
     # What comes to a task whose own segments go nowhere (a reduce task) is not meant to match.
-    goes_on = conditions is not program.own_conditions or conditions is program.conditions
+    goes_on = conditions is not routes.own_conditions or conditions is routes.conditions
     if goes_on and len(routed.unmatched):
         _count_unmatched(program, conditions, leaves, routed)
     if answering.any and batch.roots is not None:

@@ -74,11 +74,11 @@ class Tree:
                 program = self._query.program(task, lambda: self.bucket)
             except Exception as error:
                 raise self.failure(task, Phase.BUILD.value, error) from error
-            shuffled = [each for each in program.groupings if self._is_sent(each)]
+            shuffled = [each for each in program.routes.groupings if self._is_sent(each)]
             self._programs[task] = program
             self.counting.metrics[task] = program.metrics
-            self._checks[task] = GroupChecks(program.groupings, shuffled)
-            for child in program.children:
+            self._checks[task] = GroupChecks(program.routes.groupings, shuffled)
+            for child in program.routes.children:
                 self._laps[task, child] = laps_to(program.job, task, child)
         return self._programs[task]
 
@@ -188,7 +188,7 @@ class Tree:
         return _Tried(self._retrying.again(before, routed), work.left)
 
     def _unchanged(self, program: Program, batch: Batch) -> Callable[[], Batch]:
-        conditions = program.conditions
+        conditions = program.routes.conditions
         deeply = conditions is not None and conditions.retries
         return self._retrying.unchanged(batch, deeply)
 
@@ -207,7 +207,7 @@ class Tree:
 
     def _pass_on(self, program: Program, batch: Batch, routed: Routed) -> None:
         shares: list[tuple[str, Outgoing]] = []
-        for child in program.children:
+        for child in program.routes.children:
             for share in [*routed.shares_of(child), *routed.loose_of(child)]:
                 if routed.shared and shares:
                     share.segments = copies_of(share.segments)
@@ -226,7 +226,7 @@ class Tree:
             if not self._is_sent(child):
                 self._combine(child, share)
                 continue
-            hashes, grouping = share.hashes, program.groupings.get(child)
+            hashes, grouping = share.hashes, program.routes.groupings.get(child)
             if hashes is None and grouping is not None:
                 hashes = grouping.hashes_of(share.segments)
             self.outlet.put(child, program.task, share.segments, hashes)
@@ -242,7 +242,7 @@ class Tree:
         self.counting.read[child] += len(segments)
         program, phase = self.program(child), Phase.ROUTE
         try:
-            if program.handles_failures:
+            if program.routes.handles_failures:
                 segments = self._without_misfits(program, task, segments)
             phase = Phase.SEND
             self._sinks.bundle(child, task, segments)

@@ -56,6 +56,7 @@ class UserCode:
 def user_phases(program: Program) -> frozenset[Phase]:
     """Phases in which a task runs code of the user's, as far as it has been built."""
     windowed, has = program.operator is not None, program.lifecycles.has
+    routes = program.routes
     reads = program.entry.type == "input" and reads_with_user_code(program.entry)
     there = {
         Phase.START_TASK: has("start_task"),
@@ -68,7 +69,7 @@ def user_phases(program: Program) -> frozenset[Phase]:
         Phase.APPLY_FN: program.fn is not None or windowed,
         Phase.AFTER_APPLY_FN: has("after_apply_fn"),
         Phase.ASSIGN_WINDOWS: windowed,
-        Phase.ROUTE: windowed or program.conditions is not None or bool(program.groupings),
+        Phase.ROUTE: windowed or routes.conditions is not None or bool(routes.groupings),
         Phase.SEND: windowed or program.entry.type == "output",
         Phase.AFTER_BATCH: windowed or has("after_batch"),
     }

@@ -107,7 +107,7 @@ class ProcessorOperator(ProcessorStates):
 def _takes(program: Program, batch: Batch, answering: Answering) -> Takes:
     """What takes care of a segment that fails. If nothing does, the job ends without any search for
     it."""
-    conditions = program.own_conditions
+    conditions = program.routes.own_conditions
     anything = (
         answering.any
         or program.entry.dead_letter is not None

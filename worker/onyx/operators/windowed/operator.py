@@ -197,7 +197,7 @@ def windowed_operator(its: Windowed, context: OperatorContext) -> WindowedOperat
 def own_segments(program: Program, leaves: Leaves) -> Segments:
     """Copies of dicts where children get the segments too: they may change them, and a state may
     keep them."""
-    shared = program.sends_to and program.entry.type == "function"
+    shared = program.routes.sends_to and program.entry.type == "function"
     return copies_of(leaves.segments) if shared else leaves.segments
 
 

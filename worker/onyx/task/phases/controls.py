@@ -55,7 +55,7 @@ def _flush(runtime: Runtime, allocation: Allocation, arrived: bool, own: bool) -
     sink, source = runtime.sink, runtime.source
     if sink is not None:
         allocation.flush_wanted |= arrived or source is None
-    elsewhere = arrived and runtime.program.handles_failures
+    elsewhere = arrived and runtime.program.routes.handles_failures
     if sink is None or (own and source is not None) or elsewhere:
         allocation.outbox.broadcast(FLUSH)
 

@@ -55,7 +55,7 @@ def take_kept(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
 
     def put(name: TaskName, batch: Batch) -> None:
         child = next(each for each in allocation.wiring.children if each.task == name)
-        put_to_child(allocation.outbox, runtime.program.groupings, child, batch)
+        put_to_child(allocation.outbox, runtime.program.routes.groupings, child, batch)
 
     kept = runtime.delivery.take_kept(put)
     if kept is None:

@@ -28,7 +28,7 @@ def route(program: Program, sink: Sink | None, allocation: Allocation, work: Wor
     if allocation.keeper is not None:
         allocation.keeper.operator.look(work)
     if program.entry.stage is not None and not work.own and work.leaves is not None:
-        if sink is not None and program.handles_failures:
+        if sink is not None and program.routes.handles_failures:
             _leave_out_misfits(sink, work)
         if not work.leaves.failures:
             work.routed = Routed({})  # to the stage: only what that makes goes further

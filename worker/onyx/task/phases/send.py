@@ -139,7 +139,8 @@ def _put_all(
         Ids of what was sent and values to ack; None for segments without lineage.
     """
     program = runtime.program
-    outbox, groupings, event_time = allocation.outbox, program.groupings, allocation.event_time
+    outbox, event_time = allocation.outbox, allocation.event_time
+    groupings = program.routes.groupings
     watermark = None if event_time is None else event_time.sent_ms
     shares, loose = _shares(allocation, batch, routed, program.entry.anchored)
     for child, share in loose:

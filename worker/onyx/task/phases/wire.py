@@ -63,7 +63,7 @@ def _allocation(runtime: Runtime, wiring: Wiring, replica: Replica) -> Allocatio
         ),
         filling=Filling(clock, runtime.program.entry.batch_timeout / 1000),
         ends=runtime.delivery.end_of_input(wiring, outbox, acks),
-        group_checks=GroupChecks(runtime.program.groupings, several),
+        group_checks=GroupChecks(runtime.program.routes.groupings, several),
         edges=_edges(runtime, wiring),
         event_time=_event_time(runtime, wiring, settings.ledger.frontier_interval_s),
         lookups=_lookups(runtime, wiring, replica),
