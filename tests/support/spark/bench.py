@@ -23,15 +23,18 @@ from onyx.spark_query.programs import Query
 from onyx.spark_query.stream import Stream
 from onyx.state.opening import open_store
 
+BUCKETS = 3
+
 
 class FramesQuery:
     """A query over inputs without end, a micro-batch whenever it is asked for one."""
 
-    def __init__(self, request: QueryRequest, scratch: Path, buckets: int) -> None:
+    def __init__(self, request: QueryRequest, scratch: Path) -> None:
         self.request = msgspec.structs.replace(request, scratch=str(scratch))
         partitions = run._partitions(Query(QueryConfig(self.request, (), 1)))
-        self._frames = Frames(request.held.buckets or buckets)
-        config = QueryConfig(self.request, partitions, request.held.buckets or buckets)
+        buckets = request.held.buckets or BUCKETS
+        self._frames = Frames(buckets)
+        config = QueryConfig(self.request, partitions, buckets)
         self._stream = Stream(Query(config), partitions, self._staged)
         self._batch: QueryBatch | None = None
         self._failed: QueryReply | None = None
@@ -78,19 +81,20 @@ class EngineBench(Bench):
         functions: Mapping[str, Callable[..., Any]],
         peers: Mapping[str, int] | None = None,
         after: Bench | None = None,
-        buckets: int = 3,
+        place: str = "",
     ) -> None:
-        location = str(folder / "state")
+        """`place`: URL or folder of state, if not below `folder`."""
+        location = f"{place or folder}/state"
         state = StateSettings(url=location, chunk_segments_max=4, snapshot_bytes_min=1)
         settings = Settings(data_dir=str(folder), modules=modules, state=state)
         more = {} if after is None else {"upgrade": {"from": after.id, **spec.get("upgrade", {})}}
         super().__init__({**spec, **more}, functions, peers, settings=settings, after=after)
         assert self._spec.upgrades == (None if after is None else after.id)
         self.store = open_store(location)
-        self._scratch, self._buckets = folder / "scratch", buckets
+        self._scratch = folder / "scratch"
         self._scratch.mkdir(exist_ok=True)
 
     def start_query(self, request: QueryRequest, wake: Callable[[], None]) -> Any:
-        query = FramesQuery(request, self._scratch, self._buckets)
+        query = FramesQuery(request, self._scratch)
         self.queries.append(query)  # type: ignore[arg-type]
         return query

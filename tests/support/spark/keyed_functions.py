@@ -66,3 +66,10 @@ def counting(segment: dict[str, Any], state: Any) -> dict[str, Any]:
 def counting_columns(batch: pa.RecordBatch, state: Any) -> pa.RecordBatch:
     """As `counting`, in columns."""
     return counted(batch, state).select(["key", "count"])
+
+
+def counting_to_12(segment: dict[str, Any], state: Any) -> dict[str, Any]:
+    """As `counting`; at 13 an error."""
+    if segment["v"] == 13:
+        raise ValueError("thirteen")
+    return counting(segment, state)

@@ -50,6 +50,13 @@ def test_rules_are_checked_for_the_engine_that_was_chosen() -> None:
         parsed(upgrade, "spark")
 
 
+@pytest.mark.parametrize("keys", ["upgrade: {from: old-1}", "upgradePolicy: KeepState"])
+def test_a_job_on_spark_whose_inputs_have_no_end_may_keep_its_state(keys: str) -> None:
+    endless = MANIFEST.replace("plugin: files, options: {path: in.jsonl}", "plugin: 'feeds:mine'")
+    job = parse_file(endless % f"engine: spark\n  {keys}", "job.yaml")[0]
+    assert job.engine == "spark"
+
+
 def test_a_job_on_spark_is_stored_and_read_back_as_it_is() -> None:
     conf = "{spark.sql.shuffle.partitions: '8', empty: ''}"
     job = parsed(f"engine: spark\n  spark: {{sparkConf: {conf}}}")

@@ -71,6 +71,9 @@ SESSION = {"type": "session", "windowKey": "t", "timeoutGap": [1, "hour"]}
         spec({"type": "global"}, {"type": "timer", "period": [1, "minute"]}, read={}),
         spec(spark={"master": "local[2]"}),
         spec(trigger={"fireAtEnd": "never"}),
+        spec(
+            read={"plugin": "m:feed", "watermarkKey": "t"}, engine="spark", upgrade={"from": "old"}
+        ),
     ],
 )
 def test_what_spark_can_express_is_taken(job: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ streams go on, and each row is there once, whoever dies meanwhile."""
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 from tests.support.examples import some_of
 from tests.support.jobs.bench import MOMENT_S, ROUNDS_MAX
+from tests.support.servers.object_stores import ObjectStore
+from tests.support.servers.s3_server import S3Server
 from tests.support.spark import functions, inputs, keyed_functions
 from tests.support.spark.bench import EngineBench
 from tests.support.spark.inputs import feed
@@ -20,6 +23,7 @@ from tests.support.spark.inputs import feed
 from onyx.errors import Unavailable
 from onyx.spark.driver.committed import committed
 from onyx.spark_query.folding import kept_states
+from onyx.state.opening import open_store
 
 Spec = dict[str, Any]
 MODULES = (inputs, functions, keyed_functions)
@@ -28,7 +32,7 @@ INPUTS, FUNCTIONS, KEYED = NAMES
 RESOLVED = {
     f"{each.__name__}:{name}": value for each in MODULES for name, value in vars(each).items()
 }
-WIDTH, ROWS, BEFORE = 10, 36, 4
+WIDTH, ROWS, BEFORE = 10, 24, 4
 LEFT = {at: [{"key": "xyz"[n % 3], "at": 3 * n + k, "v": n} for n in range(ROWS)]
         for k, at in enumerate("ab")}  # fmt: skip
 RIGHT = {"c": [{"key": "xyw"[n % 3], "at": 3 * n + 1, "w": n} for n in range(ROWS)]}
@@ -41,7 +45,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", 0)
 
 
-def spec(folder: Path, engine: str, columns: bool = False) -> Spec:
+def spec(folder: Path, engine: str, columns: bool = False, place: str = "") -> Spec:
     form = {"batchFormat": "arrow"} if columns else {}
     grouped = {"groupByKey": "key", "fluxPolicy": "continue", "batchSize": 5, **form}
     counted = {"fn": f"{KEYED}:{'counting_columns' if columns else 'counting'}"}
@@ -53,7 +57,7 @@ def spec(folder: Path, engine: str, columns: bool = False) -> Spec:
 
     def write(name: str) -> Spec:
         return {"name": name, "type": "output", "plugin": "files",
-                "options": {"path": name, "format": "jsonl"}}  # fmt: skip
+                "options": {"path": f"{place or folder}/{name}", "format": "jsonl"}}  # fmt: skip
 
     return {
         "engine": engine,
@@ -80,8 +84,8 @@ def spec(folder: Path, engine: str, columns: bool = False) -> Spec:
 class Line:
     """One job after the other, each with the state of the one before."""
 
-    def __init__(self, folder: Path, columns: bool = False) -> None:
-        self.folder, self.columns = folder, columns
+    def __init__(self, folder: Path, columns: bool = False, place: str = "") -> None:
+        self.folder, self.columns, self.place = folder, columns, place
         self.jobs: list[EngineBench] = []
         self.there(0)
 
@@ -92,16 +96,18 @@ class Line:
 
     def goes_on(self, engine: str, **more: Any) -> EngineBench:
         """The next job."""
-        made = {**spec(self.folder, engine, self.columns), **more}
+        made = {**spec(self.folder, engine, self.columns, self.place), **more}
         peers = {} if engine == "spark" else {"fold": 2, "track": 2, "both": 2}
         last = self.jobs[-1] if self.jobs else None
-        self.jobs.append(EngineBench(made, self.folder, NAMES, RESOLVED, peers, last))
-        return self.jobs[-1]
+        new = EngineBench(made, self.folder, NAMES, RESOLVED, peers, last, self.place)
+        self.jobs.append(new)
+        return new
 
     def rows(self, output: str) -> Counter[str]:
-        texts = [each.read_text() for each in (self.folder / output).glob("part-*")]
-        rows = [json.loads(line) for text in texts for line in text.splitlines()]
-        return Counter(json.dumps(each, sort_keys=True) for each in rows)
+        parts = open_store(f"{self.place or self.folder}/{output}")
+        names = [each.name for each in parts.list("") if each.name.startswith("part-")]
+        found = [parts.read(name) or b"" for name in names]
+        return texts([json.loads(line) for each in found for line in each.splitlines()])
 
     def check(self) -> None:
         """Everything has come once."""
@@ -113,13 +119,19 @@ def texts(rows: Sequence[Spec]) -> Counter[str]:
     return Counter(json.dumps(each, sort_keys=True) for each in rows)
 
 
+def counts(rows: Sequence[Spec]) -> Counter[str]:
+    seen, found = Counter[str](), []
+    for each in rows:
+        seen[each["key"]] += 1
+        found.append({"key": each["key"], "count": seen[each["key"]]})
+    return texts(found)
+
+
 def oracle() -> dict[str, Counter[str]]:
     left = [each for part in LEFT.values() for each in part]
-    sums, seen, counts = Counter[Any](), Counter[str](), []
+    sums = Counter[Any]()
     for each in left:
         sums[each["key"], each["at"] // WIDTH * WIDTH] += each["v"]
-        seen[each["key"]] += 1
-        counts.append({"key": each["key"], "count": seen[each["key"]]})
     pairs = [
         {**one, **{f"r_{name}": value for name, value in other.items()}}
         for one in left
@@ -127,7 +139,7 @@ def oracle() -> dict[str, Counter[str]]:
         if one["key"] == other["key"] and -BEFORE <= other["at"] - one["at"] <= 0
     ]
     fired = [{"group": key, "lower": lower, "value": v} for (key, lower), v in sums.items()]
-    return {"sums": texts(fired), "counts": texts(counts), "pairs": texts(pairs)}
+    return {"sums": texts(fired), "counts": counts(left), "pairs": texts(pairs)}
 
 
 def run(job: EngineBench, rounds: int) -> None:
@@ -136,12 +148,14 @@ def run(job: EngineBench, rounds: int) -> None:
         job.clock.advance(0.1)
 
 
-def test_a_job_that_stays_on_spark_goes_on_from_its_last_commit(tmp_path: Path) -> None:
-    line = Line(tmp_path)
-    line.there(14)
-    line.goes_on("spark").settle()
-    line.there(26)
-    line.goes_on("spark").settle()
+@pytest.mark.parametrize("columns", [False, True], ids=["dicts", "columns"])
+def test_a_job_that_stays_on_spark_goes_on_from_its_last_commit(
+    columns: bool, tmp_path: Path
+) -> None:
+    line = Line(tmp_path, columns)
+    for rows in (10, 18):
+        line.there(rows)
+        line.goes_on("spark").settle()
     line.there(ROWS, ends=True)
     last = line.goes_on("spark")
     last.settle()
@@ -149,13 +163,16 @@ def test_a_job_that_stays_on_spark_goes_on_from_its_last_commit(tmp_path: Path) 
     line.check()
 
 
-def test_peers_go_on_with_what_spark_has_worked_off(tmp_path: Path) -> None:
-    line = Line(tmp_path)
-    line.there(20)
-    line.goes_on("spark").settle()
-    line.there(ROWS, ends=True)
-    last = line.goes_on("peers")
-    last.settle()
+def test_state_and_parts_may_be_in_a_bucket(
+    fake_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in fake_s3.environment.items():
+        monkeypatch.setenv(name, value)
+    line = Line(tmp_path, place=f"{ObjectStore(fake_s3).url}/engines")
+    for engine, rows in (("spark", 10), ("spark", 18), ("peers", ROWS)):
+        line.there(rows, ends=rows == ROWS)
+        last = line.goes_on(engine)
+        last.settle()
     assert last.completed, last.exceptions
     line.check()
 
@@ -193,7 +210,7 @@ def test_a_driver_may_die_at_any_write_while_it_takes_over(
     at: int, behind: bool, tmp_path: Path
 ) -> None:
     line = Line(tmp_path)
-    line.there(14)
+    line.there(10)
     line.goes_on("spark").settle()
     new = line.goes_on("spark")
     dying = Dying(new, at, behind)
@@ -212,7 +229,7 @@ def test_what_spark_has_committed_and_not_published_is_published_by_the_next_job
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = Line(tmp_path)
-    line.there(14)
+    line.there(10)
     old = line.goes_on("spark")
 
     def away(*_: Any) -> Any:
@@ -238,7 +255,7 @@ def test_the_old_query_goes_on_until_it_hears_that_it_was_killed(
     engine: str, tmp_path: Path
 ) -> None:
     line = Line(tmp_path)
-    line.there(20)
+    line.there(16)
     old = line.goes_on("spark")
     run(old, 14)
     new = line.goes_on(engine)
@@ -259,7 +276,7 @@ def test_the_old_query_goes_on_until_it_hears_that_it_was_killed(
 @pytest.mark.parametrize("rounds", some_of(range(0, 40, 3)))
 def test_a_peer_may_die_while_it_takes_over_from_spark(rounds: int, tmp_path: Path) -> None:
     line = Line(tmp_path, columns=True)
-    line.there(20)
+    line.there(16)
     line.goes_on("spark").settle()
     new = line.goes_on("peers")
     run(new, rounds)
@@ -286,3 +303,56 @@ def test_a_task_whose_inputs_had_ended_on_spark_begins_with_others_only_when_tol
     (report,) = {each["task"]: each["detail"] for each in new.exceptions[:1]}.values()
     assert "spec.upgrade.tasks." in report
     assert report.endswith("initialize")
+
+
+def test_a_job_goes_on_with_another_function_where_the_old_one_failed(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    broken = spec(tmp_path, "spark")
+    broken["catalog"][3]["fn"] = f"{KEYED}:counting_to_12"
+    line.there(ROWS)
+    old = line.goes_on("spark", catalog=broken["catalog"])
+    old.settle()
+    assert "thirteen" in old.exceptions[0]["detail"]
+    assert len(line.rows("counts")) > 10
+    line.there(ROWS, ends=True)
+    new = line.goes_on("spark")
+    new.settle()
+    assert new.completed, new.exceptions
+    line.check()
+
+
+@pytest.mark.parametrize("engine", ["spark", "peers"])
+def test_what_is_initialized_begins_anew_and_the_rest_goes_on(engine: str, tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    line.there(16)
+    line.goes_on("spark").settle()
+    line.there(ROWS, ends=True)
+    new = line.goes_on(engine, upgrade={"tasks": {"track": "initialize"}})
+    new.settle()
+    assert new.completed, new.exceptions
+    assert line.rows("sums") == oracle()["sums"]
+    assert line.rows("pairs") == oracle()["pairs"]
+    parts = [[each for rows in LEFT.values() for each in rows[part]]
+             for part in (slice(16), slice(16, ROWS))]  # fmt: skip
+    assert line.rows("counts") == sum(map(counts, parts), Counter())
+
+
+@pytest.mark.short(2)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_line_of_jobs_of_which_any_task_may_die_at_any_time(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    line, rows = Line(tmp_path, columns=bool(seed % 2)), 0
+    for engine in ("spark", "spark", "peers", "peers"):
+        job = line.goes_on(engine)
+        for _ in range(3):
+            rows = min(ROWS - 1, rows + chance.randrange(4))
+            line.there(rows)
+            run(job, chance.randrange(30))
+            job.crash(chance.choice(sorted(job.tasks.values(), key=lambda task: task.peer)))
+            run(job, chance.randrange(60))
+        if engine == "spark":  # what has not carried over yet is not upgraded
+            job.settle()
+    line.there(ROWS, ends=True)
+    job.settle()
+    assert job.completed, job.exceptions
+    line.check()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.support.clients.one_job import OneJob
 from tests.support.clocks import ManualClock
 from tests.support.log.memory_log import MemoryLog
@@ -133,7 +134,7 @@ class Stream:
         self._version: int | None = None
         location = self._worker.request.state_location
         kept = KeptStates(Settings(data_dir=str(folder), state=StateSettings(url=location)))
-        job = OneJob(self.log, JOB, self._worker.job, {"spark": ["p"]})
+        self._job = job = OneJob(self.log, JOB, self._worker.job, {"spark": ["p"]})
         clock = ManualClock()
         self._reader = StateReader(job, "t", nobody, kept, clock, clock.advance)
         check_shared(open_store(location), job.log, JOB, PeerId("p"), location)
@@ -141,6 +142,12 @@ class Stream:
     def commit(self, batch: QueryBatch) -> None:
         new = Committed("x", {}, {}, batch.number, batch.positions, batch.held, over=False)
         _, self._version = commit(self.log.client(), JOB, new, self._version)
+
+    def upgrades(self, old: str) -> None:
+        """The log says that it has come in the place of another job."""
+        known = self._job._replica
+        record = structs.replace(known.records[JOB], upgrades=JobId(old))
+        self._job._replica = structs.replace(known, records=known.records.set(JOB, record))
 
     def end(self) -> None:
         """The job has drained: its last commit holds nothing."""
@@ -184,6 +191,16 @@ def stream(tmp_path: Path) -> Stream:
 
 def test_nothing_is_held_before_the_first_commit(stream: Stream) -> None:
     assert stream.ask().extents == ()
+
+
+def test_a_job_that_has_not_carried_over_the_state_of_another_does_not_say_that_it_has_none(
+    stream: Stream,
+) -> None:
+    stream.upgrades("old-1")
+    with pytest.raises(Unavailable, match="has not carried over the state of old-1 yet"):
+        stream.ask()
+    stream.run(1)
+    assert states(stream.ask()) == sums(1)
 
 
 def test_what_a_job_holds_is_durable_whatever_its_guarantee() -> None:

@@ -27,6 +27,7 @@ from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.resolve import Resolver
 from onyx.settings import Settings
+from onyx.spark.driver.committed import committed
 from onyx.spark.windows.spool import spool_of
 from onyx.state.opening import open_store, state_location
 from onyx.state.recovery import read_state
@@ -96,6 +97,9 @@ class KeptStates:
         if job.engine == "spark":
             # A bucket of Spark is not a shard where there are no groups.
             wanted = shards if state.grouped else None
+            old = client.replica().upgrades(question.job)
+            if old is not None and committed(log, question.job) is None:
+                raise Unavailable(f"job {question.job} has not carried over the state of {old} yet")
             found = committed_state(log, store(), question.job, task, wanted)
         else:
             ready = client.replica().ready_version(question.job)
