@@ -138,6 +138,7 @@ class Tree:
 
     def end(self) -> None:
         """The origin has no more segments: what was folded of them leaves."""
+        assert not any(self._back.values()), "a loop is entered where it begins"
         for task, combining in self._combining.items():
             self._leave(task, combining)
         self._combining.clear()

@@ -9,6 +9,7 @@ from onyx.model.rules.looking import entries, good, is_grouped, tasks_with_state
 from onyx.model.workflow import ancestors, between
 
 _LOST = "nobody would know when it has come to its end"
+_UNHEARD = "tasks behind a loop wait for all that comes to where it begins"
 _AROUND = "let the loop begin behind it, or end before it"
 _BY_TIMER = f"call a function with state again by a timer of its group (onTimer); or {_AROUND}"
 _SHUFFLED = f"run the job on peers, or {_AROUND}"
@@ -50,7 +51,13 @@ def check_loops(spec: Draft, path: str, report: Report) -> None:
             report.add(where, what, "what comes after a task is its child: add an edge")
             continue
         _check_condition(spec, path, name, target, where, report)
-        for task in sorted(between(edges, target, name)):
+        loop = between(edges, target, name)
+        for parent, task in edges:
+            if task in loop and task != target and parent not in loop:
+                what = f"makes a loop over {task}, where {parent} leads into the middle of it"
+                hint = f"let the edge lead to {target}, or to a function before it: {_UNHEARD}"
+                report.add(where, what, hint)
+        for task in sorted(loop):
             if task in seen:
                 what = f"makes a loop over {task}, which is in the loop of {seen[task]} already"
                 report.add(where, what, "make one loop of both, or put a task between them")
