@@ -176,7 +176,8 @@ class TaskSettings(msgspec.Struct, frozen=True):
     """Include the (shortened) segment and the message of the exception in the report of what killed
     a job; otherwise only keys, types and lines of code."""
     table_bytes_max: int = 1_073_741_824
-    """Largest table of a job, which each of its worker processes holds in memory."""
+    """Largest table of a job, which each of its worker processes holds in memory; of a partitioned
+    one, the largest part. A process of Spark holds no more than this of a partitioned one."""
     seal_attempts_max: int = 3
     """How often a failing seal (such as a Spark stage) is attempted before its error kills the job.
     What cannot be reached is tried for two minutes at least."""

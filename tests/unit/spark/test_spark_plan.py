@@ -270,6 +270,19 @@ def test_a_plan_says_which_tables_a_task_looks_up() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("partitioned.yaml", "known: function, looks up customers, which each process reads once, "
+         "a part for each bucket"),
+        ("loop.yaml", "step: function, market:collatz on dicts, sends back to step"),
+    ],
+)  # fmt: skip
+def test_a_plan_says_what_is_in_parts_and_what_goes_back(file: str, line: str) -> None:
+    job = parse_manifest((EXAMPLES / "features" / file).read_bytes())
+    assert line in [each.strip() for each in render(compile_job(job), job).splitlines()]
+
+
 def test_two_streams_meet_behind_a_shuffle_which_hears_every_watermark() -> None:
     job = parse_manifest((EXAMPLES / "features/streams.yaml").read_bytes())
     paid, valued = compile_job(job).exchanges
