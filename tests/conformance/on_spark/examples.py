@@ -21,7 +21,7 @@ FLIGHTS, EVENTS = 3_000, 12_000
 OF_ONE_RUN = ("job", "task", "time")
 OF_PEERS = "features"
 """Jobs that show a key each, most of them about peers: they are tested by themselves."""
-ON_BOTH = ("loop.yaml", "partitioned.yaml", "streams.yaml")
+ON_BOTH = ("loop.yaml", "partitioned.yaml", "processors.yaml", "streams.yaml")
 """Those of them that are about either engine."""
 
 
