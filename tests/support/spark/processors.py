@@ -167,3 +167,46 @@ class Waits(Never):
 
     def restore_from_snapshot(self, inbox: Inbox[tuple[str, int]]) -> None:
         inbox.drain()
+
+
+class Choosy(Processor):
+    """Takes a few of the first task at once, and of the second one only what needs no more of the
+    first than it has had; each third fails once. Says of each whether event time was before it."""
+
+    def init(self) -> None:
+        self.had = [0, 0]
+        self.mark = -1
+        self.has_all = False
+        self.failed: set[int] = set()
+
+    def process(self, ordinal: int, inbox: Inbox[Any]) -> None:
+        for _ in range(min(len(inbox), 3)):
+            item = inbox.peek()
+            if ordinal == 1 and item["need"] > self.had[0] and not self.has_all:
+                return
+            if item["n"] % 3 == 0 and item["n"] not in self.failed:
+                self.failed.add(item["n"])
+                inbox.fail(FAIL)
+                continue
+            if not self.try_emit({**item, "edge": ordinal, "late": item["at"] < self.mark}):
+                return
+            self.had[ordinal] += 1
+            inbox.remove()
+
+    def try_process_watermark(self, watermark: int) -> bool:
+        self.mark = watermark
+        return True
+
+    def complete_edge(self, ordinal: int) -> bool:
+        self.has_all |= ordinal == 0
+        return self.try_emit({"ended": ordinal, "had": self.had[ordinal]})
+
+    def complete(self) -> bool:
+        return self.try_emit({"complete": self.had})
+
+    def save_to_snapshot(self) -> bool:
+        return self.outbox.offer_to_snapshot(0, [self.had, self.mark, self.has_all])
+
+    def restore_from_snapshot(self, inbox: Inbox[tuple[int, Any]]) -> None:
+        for _, (had, self.mark, self.has_all) in inbox.drain():
+            self.had = list(had)
