@@ -37,6 +37,7 @@ USER_CODE = '''
 import pathlib, time
 from onyx.plugins.indexed import IndexedReader
 from onyx.plugins.protocol import Input
+from onyx.processors import Processor
 
 class Ticks(Input):
     """Numbers of two partitions, so many a batch, as `limit` allows."""
@@ -62,6 +63,14 @@ def ticks(context):
 
 def double(segment):
     return {**segment, "n": segment["n"] * 2}
+
+class Threes(Processor):
+    """The same of three at a time; others stay in the inbox."""
+
+    def process(self, ordinal, inbox):
+        if len(inbox) > 2 and all(self.try_emit(double(each)) for each in list(inbox)[:3]):
+            for _ in range(3):
+                inbox.remove()
 
 def row(event, window, trigger, state_event, state):
     return {"at": state_event["group_key"], "from": state_event["lower_bound"], "count": state}
@@ -202,8 +211,11 @@ def held(cluster: Cluster, job: JobId) -> dict[tuple[str, int], int]:
 def test_when_its_worker_is_killed_another_one_goes_on_behind_the_last_micro_batch(
     cluster: Cluster, folder: Path
 ) -> None:
-    job = cluster.submit(manifest(folder))
-    await_rows(folder, 40)
+    made = manifest(folder)
+    made["spec"]["catalog"][1] = {"name": "double", "type": "function",
+                                  "processor": f"{MODULE}:Threes"}  # fmt: skip
+    job = cluster.submit(made)
+    await_rows(folder, 39)  # one of 40 is left in the inbox, and goes on with the next worker
     assert held(cluster, job) == {("a", 15): 5, ("b", 15): 5}
     only = api.window_state(cluster.settings, job, "w", api.Selection(key="b"))
     assert [(each.group, each.state) for each in only.extents] == [("b", 5)]
