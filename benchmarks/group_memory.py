@@ -124,7 +124,7 @@ def values_restored(groups: int, keys: str) -> dict[str, float]:
     names = [f"group-{number}" for number in numbers] if keys == "text" else numbers
     kept.values("total").put_all(names, numbers)
     frozen = kept.freeze(range(SHARDS))
-    stored = [encode_records(frozen(shard)) for shard in range(SHARDS)]
+    stored = [encode_records(list(frozen(shard))) for shard in range(SHARDS)]
     again = KeyedStore(Shards(shard_of))
     again.values("total")
     del kept, frozen, names

@@ -3,22 +3,38 @@ it."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.examples import examples
 
+from onyx.codec.extents import (
+    decode_extents,
+    decode_place,
+    decode_selection,
+    encode_extents,
+    encode_place,
+    encode_selection,
+)
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.keystate.answers import Answer, merge
+from onyx.keystate.buckets import InMemory
 from onyx.keystate.groups import Shards, hashable_key
+from onyx.keystate.inside import WHOLE, Inside
 from onyx.keystate.selection import EVERYTHING, Selection, begins_with, place_of
 from onyx.model.state_types import parse_state_type
-from onyx.operators.keyed.answers import OneState
+from onyx.operators.keyed import states
+from onyx.operators.keyed.answers import OneState, extents_of
 from onyx.operators.keyed.store import KeyedStore
+from onyx.state.local import spilled_maps
+from onyx.state.local.spilled import Spill
 
 GROUPS = st.text("ab", max_size=3) | st.integers(-5, 5)
 
@@ -33,7 +49,7 @@ def restored(found: Mapping[Any, int]) -> list[OneState]:
     freeze = store.freeze(range(SHARDS))
     made = []
     for shard in range(SHARDS):
-        records = decode_records(encode_records(freeze(shard)))
+        records = decode_records(encode_records(list(freeze(shard))))
         one = OneState("seen", parse_state_type("value[int]"), Shards(shard_of))
         one.restore(shard, [each for each in records if getattr(each, "window", "") == "seen"])
         made.append(one)
@@ -74,3 +90,52 @@ def test_groups_are_found_by_key_and_by_beginning(found: dict[Any, int], group: 
         many = answered(shards, Selection(prefix=group), 100)
         expected = {each for each in found if begins_with(each, group)}
         assert {each.group for each in many.extents} == expected
+
+
+ITEMS = st.integers(-3, 9) | st.text("ab", max_size=3) | st.binary(max_size=1)
+HELD = st.dictionaries(GROUPS, st.dictionaries(ITEMS, st.integers(0, 9), min_size=1), max_size=4)
+
+
+@given(HELD, st.integers(1, 3), st.booleans(), st.data())
+@settings(max_examples=examples(60), deadline=None)
+def test_pages_have_each_entry_of_a_map_once(
+    found: dict[Any, dict[Any, int]], size: int, on_disk: bool, data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(states, "PART_MAX", 3)
+        patch.setattr(spilled_maps, "PAGE", 2)
+        store = KeyedStore(Shards(shard_of), Spill(Path(folder), 1) if on_disk else InMemory())
+        _in_pages(store, found, size, data)
+        del store
+
+
+def _in_pages(
+    store: KeyedStore, found: dict[Any, dict[Any, int]], size: int, data: st.DataObject
+) -> None:
+    maps = store.maps("m")
+    for group, items in found.items():
+        for item, value in items.items():
+            maps.set(hashable_key(group), item, value)
+            store.trim()
+
+    def of(asked: Selection) -> Answer:
+        sent = decode_selection(encode_selection(asked))
+        return Answer.of(extents_of(maps, sent, size + 1), size)
+
+    asked = Selection()
+    seen: list[tuple[Any, Any, int]] = []
+    while True:
+        page = of(asked)
+        parts = decode_extents(encode_extents(WHOLE.parts_of(page.extents), 10_000)[0])
+        seen += [(each.group, *entry) for each in parts for entry in each.state.items()]
+        if not page.more:
+            break
+        asked = replace(asked, after=decode_place(encode_place(place_of(parts[-1]))))
+    expected = [(group, *each) for group, its in found.items() for each in its.items()]
+    assert len(seen) == len(expected)
+    assert set(map(repr, seen)) == set(map(repr, expected))
+    if found:
+        group, item = data.draw(st.sampled_from(list(found))), data.draw(ITEMS)
+        asked = Selection(key=group, inside=Inside((item,)))
+        (one,) = asked.inside.parts_of(of(asked).extents)
+        assert one.state == found[group].get(item)

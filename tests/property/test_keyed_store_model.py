@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,18 +16,27 @@ from tests.support.examples import examples
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.buckets import Holder, InMemory
+from onyx.keystate.entries import in_order
 from onyx.keystate.groups import GroupKey, Shards, hashable_key
 from onyx.keystate.records import Record
+from onyx.operators.keyed import states
 from onyx.operators.keyed.dues import DAY_MS, MINUTE_MS
 from onyx.operators.keyed.expiry import STEPS, Expiry
 from onyx.operators.keyed.store import KeyedStore
 from onyx.operators.keyed.timers import CLOCKS, Clock, Timers
+from onyx.state.local import spilled_maps
 from onyx.state.local.spilled import Spill
 
 KEYS = st.sampled_from([hashable_key(key) for key in ("a", "b", 7, None, ["x", 1], 2.5)])
 NUMBERS = st.integers(-3, 3)
+ITEMS = st.sampled_from([-3, 0, 7, 2**64 - 1, "", "a", "ab", "é", "\U00010000", b"", b"a", b"\xff"])
+ENDS = st.none() | ITEMS
 TIMES = st.one_of(st.integers(0, 5), st.integers(0, 3 * MINUTE_MS), st.integers(0, 3 * DAY_MS))
 TTL_MS = 1_600
+
+
+def place(entry: tuple[Any, Any]) -> tuple[int, Any]:
+    return (int, str, bytes).index(type(entry[0])), entry[0]
 
 
 class KeyedStoreMachine(RuleBasedStateMachine):
@@ -101,13 +111,59 @@ class KeyedStoreMachine(RuleBasedStateMachine):
         if not length:
             del self.lists[key]
 
-    @rule(key=KEYS, item=NUMBERS, value=NUMBERS)
-    def set_item(self, key: Any, item: int, value: int) -> None:
+    @rule(key=KEYS, item=ITEMS, value=NUMBERS)
+    def set_item(self, key: Any, item: Any, value: int) -> None:
         self.kept[2].set(key, item, value)
         self.maps.setdefault(key, {})[item] = value
 
-    @rule(key=KEYS, item=NUMBERS)
-    def discard_item(self, key: Any, item: int) -> None:
+    @rule(key=KEYS, items=st.dictionaries(ITEMS, NUMBERS))
+    def set_items(self, key: Any, items: dict[Any, int]) -> None:
+        for item, value in items.items():
+            self.set_item(key, item, value)
+
+    @rule(key=KEYS, items=st.dictionaries(ITEMS, NUMBERS), trimmed=st.booleans())
+    def put_map_and_take_it_back(self, key: Any, items: dict[Any, int], trimmed: bool) -> None:
+        if trimmed:
+            self.store.trim()
+        before = self.kept[2].take(key)
+        assert key not in self.kept[2]
+        for item, value in items.items():
+            self.kept[2].set(key, item, value)
+        assert dict(in_order(self.kept[2].get(key))) == items
+        self.kept[2].give_back(key, before)
+
+    @rule(key=KEYS, items=st.lists(ITEMS, max_size=3))
+    def discard_while_iterating(self, key: Any, items: list[Any]) -> None:
+        entries, before = in_order(self.kept[2].get(key)), self.maps.get(key, {}).copy()
+        for item in items:
+            self.discard_item(key, item)
+        assert dict(entries) == before
+
+    @rule(key=KEYS, item=ITEMS)
+    def look_at_one(self, key: Any, item: Any) -> None:
+        held, model = self.kept[2].get(key), self.maps.get(key, {})
+        assert (item in held) == (item in model)
+        assert held.get(item, "none") == model.get(item, "none")
+        assert not any(other in held for other in (None, 0.5, (), 2**70))
+        assert (0.0 in held) == (False in held) == (0 in model)
+
+    @rule(key=KEYS, first=ENDS, end=ENDS, most=st.none() | st.integers(1, 3))
+    def look_at_a_range(self, key: Any, first: Any, end: Any, most: int | None) -> None:
+        if first is not None and end is not None and type(first) is not type(end):
+            return
+        of = None if first is end is None else type(end if first is None else first)
+        expected = [
+            (item, value)
+            for item, value in sorted(self.maps.get(key, {}).items(), key=place)
+            if of in (None, type(item))
+            and (first is None or item >= first)
+            and (end is None or item < end)
+        ]
+        found = list(in_order(self.kept[2].get(key), first, end, most))
+        assert found == expected[:most]
+
+    @rule(key=KEYS, item=ITEMS)
+    def discard_item(self, key: Any, item: Any) -> None:
         self.kept[2].discard(key, item)
         self.maps.get(key, {}).pop(item, None)
         if not self.maps.get(key, True):
@@ -163,7 +219,8 @@ class KeyedStoreMachine(RuleBasedStateMachine):
         shards = list(range(128))
         self.store.take_changes()
         whole = self.store.freeze(shards)
-        self.logs = {shard: [encode_records(found)] for shard in shards if (found := whole(shard))}
+        found = {shard: list(whole(shard)) for shard in shards}
+        self.logs = {shard: [encode_records(its)] for shard, its in found.items() if its}
 
     @rule()
     def restart(self) -> None:
@@ -182,24 +239,36 @@ class KeyedStoreMachine(RuleBasedStateMachine):
         for key in keys:
             assert values.get(key, "none") == self.values.get(key, "none")
             assert list(lists.get(key)) == self.lists.get(key, [])
-            assert maps.get(key) == self.maps.get(key, {})
+            assert len(maps.get(key)) == len(self.maps.get(key, {}))
+        assert {key: dict(each) for key, each in maps.items()} == self.maps
         assert (len(values), len(lists), len(maps)) == (
             len(self.values), len(self.lists), len(self.maps),
         )  # fmt: skip
 
 
 class SpilledMachine(KeyedStoreMachine):
-    """Nearly everything is on disk."""
+    """Nearly everything is on disk, and of a map little beside its group or in one record."""
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(spilled_maps, "TOGETHER_MAX", 2)
+        self.patch.setattr(spilled_maps, "PAGE", 4)
+        self.patch.setattr(states, "ENTRIES_MAX", 2)
         super().__init__()
 
     def holder(self) -> Holder:
-        return Spill(Path(self.folder.name), 2)
+        self.spill = Spill(Path(self.folder.name), 2)
+        return self.spill
+
+    @rule()
+    def bound(self) -> None:
+        self.store.trim()
+        assert self.spill.held <= 2
 
     def teardown(self) -> None:
-        del self.store, self.kept, self.timers, self.expiry
+        self.patch.undo()
+        del self.store, self.kept, self.timers, self.expiry, self.spill
         self.folder.cleanup()
 
 
@@ -219,7 +288,7 @@ def test_what_is_frozen_does_not_follow_later_changes() -> None:
     maps.set("a", "x", 2)
     fresh = KeyedStore(Shards(lambda key: 0))
     again = fresh.lists("l"), fresh.maps("m")
-    records: list[Record] = whole(0)
+    records: list[Record] = list(whole(0))
     fresh.restore(0, records)
     assert again[0].get("a") == [1]
     assert again[1].get("a") == {"x": 1}

@@ -4,21 +4,28 @@ if it fails."""
 from __future__ import annotations
 
 import copy
+import gc
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import shard_of
+from onyx.keystate.buckets import Holder, InMemory
 from onyx.keystate.groups import Shards, hashable_key
 from onyx.model.state_types import parse_state_type
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.function_calls import HeldStates
 from onyx.operators.keyed.store import KeyedStore
 from onyx.operators.keyed.timers import Timers
+from onyx.state.local import spilled_maps
+from onyx.state.local.spilled import Spill
 
 DECLARED = {
     "v": "value",
@@ -60,7 +67,18 @@ class Plain:
 
 def seen(state: Any) -> list[Any]:
     timers = [state.timer(name) for name in "xy"]
-    return [state.v, state.n, list(state.l), dict(state.m), dict(state.s), dict(state.d), timers]
+    maps = [entries(each) for each in (state.m, state.s, state.d)]
+    return [state.v, state.n, list(state.l), maps, timers]
+
+
+def entries(its: Any) -> list[tuple[Any, Any]]:
+    """The entries of a map in the order of keys, whichever way it is gone through."""
+    if type(its) is dict:
+        return sorted(its.items(), key=lambda each: ((int, str, bytes).index(type(each[0])), each))
+    found = list(its.items())
+    assert found == list(zip(its, its.values(), strict=True)) == [(key, its[key]) for key in its]
+    assert len(found) == len(its)
+    return found
 
 
 def _pop(state: Any, index: int) -> None:
@@ -93,6 +111,9 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.just(lambda state: state.l.clear()),
     st.just(lambda state: state.l.reverse()),
     MAPS.map(lambda items: lambda state: state.m.update(items)),
+    st.just(lambda state: state.m.clear()),
+    st.just(lambda state: state.s.update({**dict(state.s), "c": len(state.s)})),
+    st.just(lambda state: [state.m.pop(key) for key in list(state.m) if key != "a"]),
     st.sampled_from("ab").map(lambda key: lambda state: state.m.pop(key, None)),
     st.sampled_from("ab").map(
         lambda key: lambda state: state.s.__setitem__(key, state.s.get(key, 0) + 1)
@@ -115,9 +136,9 @@ CALLS = st.lists(
 class Held:
     """The states of a task, restored from what was recorded."""
 
-    def __init__(self, logs: dict[int, list[bytes]]) -> None:
+    def __init__(self, logs: dict[int, list[bytes]], holder: Holder | None = None) -> None:
         self.logs = logs
-        self.store = KeyedStore(Shards(shard_of))
+        self.store = KeyedStore(Shards(shard_of), holder)
         declared = {name: parse_state_type(each) for name, each in DECLARED.items()}
         its = KeyedFunction(
             task="t", states=declared, ttl_ms=None, on_timer=None, fed_by=frozenset()
@@ -146,7 +167,25 @@ class Failed(Exception):
 def test_states_are_those_of_python_and_a_call_that_fails_leaves_nothing(
     calls: list[tuple[int, list[Step], bool]],
 ) -> None:
-    held, models = Held({}), [Plain() for _ in KEYS]
+    _agrees(calls, InMemory)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(CALLS)
+def test_states_on_disk_are_those_of_python_as_well(
+    calls: list[tuple[int, list[Step], bool]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spilled_maps, "TOGETHER_MAX", 1)
+        patch.setattr(spilled_maps, "PAGE", 2)
+        try:
+            _agrees(calls, lambda: Spill(Path(folder), 1))
+        finally:
+            gc.collect()  # the class that states have for a task is in a cycle
+
+
+def _agrees(calls: list[tuple[int, list[Step], bool]], holder: Callable[[], Holder]) -> None:
+    held, models = Held({}, holder()), [Plain() for _ in KEYS]
     for number, (index, steps, fails) in enumerate(calls):
         model = copy.deepcopy(models[index])
 
@@ -165,11 +204,12 @@ def test_states_are_those_of_python_and_a_call_that_fails_leaves_nothing(
             models[index] = model
         except Failed:
             pass
+        held.store.trim()
         assert [held.seen(key) for key in KEYS] == [seen(each) for each in models]
         if number % 3 == 2:
             held.record()
     held.record()
-    again = Held(held.logs)
+    again = Held(held.logs, holder())
     assert [again.seen(key) for key in KEYS] == [seen(each) for each in models]
 
 

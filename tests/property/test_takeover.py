@@ -33,7 +33,7 @@ def turn_by_turn() -> Iterator[None]:
             patch.setattr(module, "ThreadPoolExecutor", InlineThreads)
         patch.setattr(reading, "AHEAD_CHUNKS_MAX", 2)
         patch.setattr(log, "PART_BYTES", 20)
-        patch.setattr(log, "_SLICE_RECORDS", 3)
+        patch.setattr(log, "_SLICE_VALUES", 9)
         patch.setattr("onyx.journal.journal.COLLECTED_CHUNKS_MIN", 3)
         yield
 

@@ -216,8 +216,8 @@ class StateSettings(msgspec.Struct, frozen=True):
     """Extents of a task that fire on one peer before their emissions are written, when more fire at
     once."""
     memory_extents_max: int = 0
-    """Extents (each of one group) that a task keeps in memory on one peer; the least recently used
-    others are on the local disk. 0 keeps all in memory."""
+    """Extents (each of one group) and entries of maps that a task keeps in memory on one peer; the
+    least recently used others are on the local disk. 0 keeps all in memory."""
     unique_keys_max: Annotated[int, Meta(ge=10)] = 100_000
     """Values of `uniquenessKey` that each of the 128 key groups of a task remembers; of more, the
     oldest tenth goes. They are on the local disk if `memory_extents_max` is set."""

@@ -44,7 +44,7 @@ from onyx.operators.keyed.timers import Clock, Timer, Timers
 from onyx.program.definition import Definition
 from onyx.runs import Numbers
 from onyx.state.chunks import Chunk
-from onyx.state.local.spilled import SpilledBucket
+from onyx.state.local.spilled_bucket import SpilledBucket
 from onyx.tables import loading
 from onyx.task.channels import lookups
 from onyx.task.channels.lookups import Lookups

@@ -23,7 +23,7 @@ from onyx.flow.groups.keys import shard_of
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.groups import Shards
 from onyx.keystate.names import TIMERS, TOUCHED
-from onyx.keystate.records import Record, SetStates
+from onyx.keystate.records import PutEntries, Record, SetStates
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.operator import KeyedOperator
 from onyx.operators.keyed.timers import CLOCKS, Timer
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Contents = dict[str, dict[str, tuple[Any, Any]]]
 """By the name of a state and the text of a group: the group and the state."""
-MAPS = (TIMERS, "rests")
+MAPS = (TIMERS, "rests", "groups")
 
 
 class KeyedChecks(Checks):
@@ -225,13 +225,18 @@ class KeyedChecks(Checks):
         return {"gather": sum(map(self._of.story.passes, leaves))}
 
 
-def contents(records: Sequence[Record]) -> Contents:
+def contents(records: Iterable[Record]) -> Contents:
     """What a snapshot says, in no order."""
     found: Contents = {}
     for record in records:
+        if isinstance(record, PutEntries):
+            entries = iter(record.entries)
+            found[record.window][repr(record.group)][1].update(zip(entries, entries, strict=True))
+            continue
         assert isinstance(record, SetStates), "a snapshot"
         its = found.setdefault(record.window, {})
         for group, state in zip(record.groups, record.states, strict=True):
-            meant = dict(zip(*state, strict=True)) if record.window in MAPS else state
+            flat = iter(state) if record.window in MAPS else iter(())
+            meant = dict(zip(flat, flat, strict=True)) if record.window in MAPS else state
             its[repr(group)] = (group, meant)
     return found

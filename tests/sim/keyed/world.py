@@ -14,7 +14,8 @@ from tests.sim.keyed.process import KeyedProcess
 from tests.sim.keyed.story import KeyedStory, draw
 from tests.sim.windows.world import Options, World
 
-from onyx.operators.keyed import dues, keyed_states
+from onyx.operators.keyed import dues, keyed_states, states
+from onyx.state.local import spilled_maps
 from onyx.task import looked_up
 
 MINUTES_A_DAY = 10
@@ -31,6 +32,7 @@ class KeyedWorld(World):
     def __init__(self, seed: int) -> None:
         self._limits = random.Random(f"{seed}/keyed/limits")
         self._answers = random.Random(f"{seed}/keyed/answers")
+        self._maps = random.Random(f"{seed}/keyed/maps")
         super().__init__(seed)
         self.story.calls.wall_ms = self.clock.wall_ms
 
@@ -48,6 +50,7 @@ class KeyedWorld(World):
     def patched(self) -> Iterator[None]:
         minute_ms = self._limits.choice((1_000, 5_000, 60_000))
         at_once = self._limits.choice((1, 2, 64))
+        together, page, entries = (self._maps.choice((1, 2, 1_024)) for _ in range(3))
         answer_bytes = self._answers.choice((1, 8, 1_000_000))
         with ExitStack() as stack:
             stack.enter_context(super().patched())
@@ -55,6 +58,9 @@ class KeyedWorld(World):
                 (dues, "MINUTE_MS", minute_ms),
                 (dues, "DAY_MS", MINUTES_A_DAY * minute_ms),
                 (keyed_states, "TIMERS_AT_ONCE", at_once),
+                (spilled_maps, "TOGETHER_MAX", together),
+                (spilled_maps, "PAGE", page),
+                (states, "ENTRIES_MAX", entries),
                 (looked_up, "STATES_BYTES_MAX", answer_bytes),
             ):
                 stack.enter_context(mock.patch.object(module, name, value))

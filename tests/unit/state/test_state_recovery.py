@@ -335,7 +335,7 @@ def settled_log(store: BlobStore, version: int = 1, shards: Iterable[int] = (0, 
 @pytest.fixture
 def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "PART_BYTES", 10)
-    monkeypatch.setattr(log_module, "_SLICE_RECORDS", 2)
+    monkeypatch.setattr(log_module, "_SLICE_VALUES", 6)
 
 
 @pytest.mark.usefixtures("many_parts")

@@ -46,4 +46,4 @@ def _restore(one: Restored, number: int, state: ShardState) -> None:
 def _answer(one: Restored, question: Question) -> Answer:
     """The first extents."""
     found = one.query(question.select, question.extents_max + 1)
-    return Answer(found[: question.extents_max], len(found) > question.extents_max)
+    return Answer.of(found, question.extents_max)

@@ -28,9 +28,11 @@ from onyx.structs import UNREADABLE
 
 _ARRAY_32 = b"\xdd"
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[tuple[Any, Any, Any, Any, list[Any]]], ext_hook=unpacked)
+_decoder = msgspec.msgpack.Decoder(
+    list[tuple[Any, Any, Any, Any, list[Any], Any]], ext_hook=unpacked
+)
 _Number = int | float
-_Place = tuple[Any, _Number, _Number, list[Any]]
+_Place = tuple[Any, _Number, _Number, list[Any], Any]
 
 
 class _Asked(msgspec.Struct, array_like=True, frozen=True):
@@ -82,8 +84,8 @@ def decode_extents(data: bytes) -> list[Extent]:
     """
     try:
         return [
-            Extent(_value(group), lower, upper, state, _values(of_session))
-            for group, lower, upper, state, of_session in _decoder.decode(data)
+            Extent(_value(group), lower, upper, state, _values(of_session), item)
+            for group, lower, upper, state, of_session, item in _decoder.decode(data)
         ]
     except _FAULTS as error:
         raise SegmentError(f"{len(data)} bytes are not extents of a window: {error}") from error
@@ -156,12 +158,14 @@ def decode_place(text: str) -> Place:
 
 def _place_row(place: Place) -> list[Any]:
     of_session = [packed(_plain(each)) for each in place.of_session]
-    return [packed(_plain(place.group)), place.lower, place.upper, of_session]
+    return [packed(_plain(place.group)), place.lower, place.upper, of_session, place.item]
 
 
 def _place(row: _Place) -> Place:
-    group, lower, upper, of_session = row
-    return Place(_value(group), lower, upper, _values(of_session))
+    group, lower, upper, of_session, item = row
+    if type(item) not in (int, str, bytes, type(None)):
+        raise TypeError("no key of a map")
+    return Place(_value(group), lower, upper, _values(of_session), item)
 
 
 def _plain(key: Any) -> Any:
@@ -182,7 +186,7 @@ def _row(extent: Extent) -> bytes:
     key = _plain(extent.group)
     try:
         of_session = list(map(_plain, extent.of_session))
-        row = [key, extent.lower, extent.upper, extent.state, of_session]
+        row = [key, extent.lower, extent.upper, extent.state, of_session, extent.item]
         return _encoder.encode(packed(row))
     except _FAULTS as error:
         raise SegmentError(

@@ -27,6 +27,16 @@ class Answer(msgspec.Struct, frozen=True):
     more: bool
     """There are others, which come behind these."""
 
+    @classmethod
+    def of(cls, found: Sequence[Extent], extents_max: int) -> Answer:
+        """The first of what was found for one more."""
+        return cls(found[:extents_max], are_more(found, extents_max))
+
+
+def are_more(found: Sequence[Extent], given: int) -> bool:
+    """Whether the first so many are not all there are."""
+    return given < len(found) or bool(found and found[-1].item is not None)
+
 
 def merge(answers: Iterable[Answer], extents_max: int) -> Answer:
     """The first extents of all peers."""

@@ -172,6 +172,10 @@ class Frozen(Protocol):
         """Groups of a shard and their states, as plain data, some at a time."""
         ...
 
+    def maps(self, bucket: Bucket, shard: int) -> Iterator[tuple[Any, Iterable[Pair]]]:
+        """Groups of a shard, as plain data, each with the entries of its map."""
+        ...
+
 
 class Holder(Protocol):
     """Makes the buckets of a task."""
@@ -184,6 +188,10 @@ class Holder(Protocol):
         """A new bucket, empty."""
         ...
 
+    def maps(self, shards: Shards) -> Bucket:
+        """A new bucket of maps (`keystate.entries`), empty."""
+        ...
+
     def trim(self) -> None:
         """Called between two calls of a window, when no state is in use."""
         ...
@@ -191,6 +199,9 @@ class Holder(Protocol):
     def freeze(self) -> Frozen:
         """All buckets as they are now; if not `in_memory`, for any thread, at any later time."""
         ...
+
+
+_MAPS = Form(dict, dict.items, lambda key, data: dict(data))
 
 
 class InMemory:
@@ -201,6 +212,10 @@ class InMemory:
     def bucket(self, form: Form, shards: Shards) -> Bucket:
         """A dict."""
         return Bucket(form, shards)
+
+    def maps(self, shards: Shards) -> Bucket:
+        """A dict of dicts."""
+        return Bucket(_MAPS, shards)
 
     def trim(self) -> None:
         """There is room."""
@@ -223,3 +238,8 @@ class _AtHand:
             groups = self._split[id(bucket)] = dict(bucket.split())
         if shard in groups:
             yield bucket.dumped(groups[shard])
+
+    def maps(self, bucket: Bucket, shard: int) -> Iterator[tuple[Any, Iterable[Pair]]]:
+        """Groups of a shard, as plain data, each with the entries of its map."""
+        for keys, states in self.pages(bucket, shard):
+            yield from zip(keys, states, strict=True)

@@ -33,6 +33,8 @@ class Extent(msgspec.Struct, frozen=True):
     state: Any
     of_session: tuple[Any, ...] = ()
     """The session key of a session, None without `sessionKey`; nothing of other extents."""
+    item: Any = None
+    """The last key in `state`, if that is a part of a map that has more behind it."""
 
     @property
     def session_key(self) -> Any:

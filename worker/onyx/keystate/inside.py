@@ -1,7 +1,7 @@
 """Which part of a state a question is about: a path into its maps and lists, and a range of items.
 
-Where the state is, only what is asked for is taken out of it, so a map of a hundred thousand items
-is looked at in pages. What is not there is None: an extent has its place in pages, whatever is in
+Where the state is, only what is asked for is taken out of it, so a map of a million items is looked
+at in pages. What is not there is None: an extent has its place in pages, whatever is in
 it.
 
 Rejected: a language of paths, with filters and wildcards, as databases have. A trigger or function
@@ -11,21 +11,17 @@ can emit what needs one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import nsmallest
 from itertools import islice
-from operator import itemgetter
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from onyx.errors import UserError
+from onyx.keystate.entries import Entries, Step, in_order
 from onyx.keystate.extents import Extent
 
-Step = int | str | bytes
 _STEPS = (int, str, bytes)
-_KINDS = {int: 0, str: 1, bytes: 2}
-"""Keys of a map in the order of answers: numbers, texts, bytes."""
 
 
 class Inside(msgspec.Struct, frozen=True):
@@ -52,7 +48,7 @@ class Inside(msgspec.Struct, frozen=True):
 
     def parts_of(self, extents: Sequence[Extent]) -> Sequence[Extent]:
         """Extents with these parts of their states."""
-        if self == WHOLE:
+        if self == WHOLE and not any(isinstance(each.state, Entries) for each in extents):
             return extents
         return [replace(each, state=self._part(each.state)) for each in extents]
 
@@ -60,29 +56,12 @@ class Inside(msgspec.Struct, frozen=True):
         for step in self.path:
             state = _item(state, step)
         if (self.first, self.end, self.items_max) == (None, None, None):
-            return state
+            return dict(in_order(state)) if isinstance(state, Entries) else state
         if isinstance(state, Mapping):
-            return self._items(state)
+            return dict(in_order(state, self.first, self.end, self.items_max))
         if isinstance(state, list | tuple):
             return self._slice(state)
         return None
-
-    def _items(self, state: Mapping[Any, Any]) -> dict[Any, Any]:
-        found = ((_place(key), key) for key in state if self._has(key))
-        most = len(state) if self.items_max is None else self.items_max
-        return {key: state[key] for _, key in nsmallest(most, found, key=itemgetter(0))}
-
-    def _has(self, key: Any) -> bool:
-        bound: Any = self.end if self.first is None else self.first
-        if bound is None:
-            return True
-        first: Any = self.first
-        end: Any = self.end
-        return (
-            type(key) is type(bound)
-            and (first is None or key >= first)
-            and (end is None or key < end)
-        )
 
     def _slice(self, state: Sequence[Any]) -> list[Any] | None:
         first, end = self.first, self.end
@@ -100,8 +79,3 @@ def _item(state: Any, step: Step) -> Any:
     if isinstance(state, list | tuple) and type(step) is int and -len(state) <= step < len(state):
         return state[step]
     return None
-
-
-def _place(key: Any) -> tuple[Any, ...]:
-    kind = _KINDS.get(type(key))
-    return (3, repr(key)) if kind is None else (kind, key)

@@ -71,6 +71,16 @@ class AddUpdates(WindowRecord, frozen=True, tag="add"):
     updates: Sequence[Any]
 
 
+class PutEntries(WindowRecord, frozen=True, tag="entries"):
+    """The map that a group has in an extent gets more entries, because one record does not hold
+    all."""
+
+    extent: int
+    group: Any
+    entries: Sequence[Any]
+    """Keys and values in turn."""
+
+
 class DeleteGroups(WindowRecord, frozen=True, tag="delete"):
     """An extent loses groups."""
 
@@ -246,7 +256,7 @@ class StagedOutput(Record, frozen=True, tag="staged"):
 StatesRecord = SetStates | SetArrays
 """States of groups of an extent, in either form."""
 AnyRecord = (
-    SetStates | SetArrays | AddUpdates | DeleteGroups | ClearExtent
+    SetStates | SetArrays | AddUpdates | PutEntries | DeleteGroups | ClearExtent
     | SetSessions | SetSessionArrays | AddToSessions
     | Fired | FiredGroups | FiringProgress | SetTriggerStates | DeleteTriggerStates | TimerDue
     | WatermarkReached

@@ -2,7 +2,8 @@
 
 Groups are in the order of answers: ints by value, then text, then all others in an order of no
 meaning. So a range is of ints or of text. A page begins behind the *place* of the last extent of
-the page before: its group, its bounds, and the session key. The upper bound of a session is not in
+the page before: its group, its bounds, and the session key; of a map that comes in parts the last
+key that was given as well. The upper bound of a session is not in
 its place, so that one that has grown meanwhile does not come twice.
 """
 
@@ -14,6 +15,7 @@ import msgspec
 
 from onyx.errors import UserError
 from onyx.flow.groups.keys import key_bytes
+from onyx.keystate.entries import Step, place_of_key
 from onyx.keystate.extents import ALL, Extent, Number
 from onyx.keystate.inside import WHOLE, Inside
 
@@ -31,11 +33,14 @@ class Place(NamedTuple):
     upper: Number
     """0 of a session."""
     of_session: tuple[Any, ...] = ()
+    item: Step | None = None
+    """The last key of a part of a map."""
 
     @property
     def order(self) -> tuple[Any, ...]:
         """Smaller for what comes first, and different for each extent of a window."""
-        return order_of(*self)
+        found = order_of(*self[:4])
+        return found if self.item is None else (*found, place_of_key(self.item))
 
 
 def order_of(
@@ -57,7 +62,8 @@ def place(group: Any, lower: Number, upper: Number, of_session: tuple[Any, ...])
 
 def place_of(extent: Extent) -> Place:
     """The place of an extent."""
-    return place(extent.group, extent.lower, extent.upper, extent.of_session)
+    found = place(extent.group, extent.lower, extent.upper, extent.of_session)
+    return found._replace(item=extent.item)
 
 
 class Selection(msgspec.Struct, frozen=True):

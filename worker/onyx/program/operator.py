@@ -26,7 +26,7 @@ asks which kind it has at each step: a new kind changed 50 modules.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -229,9 +229,9 @@ class Operator(ABC):
         return ()
 
     @abstractmethod
-    def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
-        """What gives the whole state of each of these key groups as it is now: once, later, from
-        any thread."""
+    def freeze(self, shards: Collection[int]) -> Callable[[int], Iterable[Record]]:
+        """What gives the whole state of each of these key groups as it is now: later, from any
+        thread, and as it is read."""
 
     @abstractmethod
     def restore(self, shard: int, records: Sequence[Record]) -> None:

@@ -6,7 +6,7 @@ its change is there. What records mean is defined in `keystate/records`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -49,9 +49,9 @@ class EmittedRun(NamedTuple):
 class ShardChange(msgspec.Struct):
     """What became of one shard since the chunk before; in a snapshot, all of it."""
 
-    records: Sequence[Record] = ()
-    """The changes of `TaskWindows.take_changes()` or `snapshot()`, in order; of an output,
-    `StagedOutput`."""
+    records: Iterable[Record] = ()
+    """The changes of `Operator.take_changes`, in order; of an output, `StagedOutput`. In a snapshot
+    they may be read as they are asked for, and once."""
     emitted: Sequence[EmittedRun] = ()
     """What its triggers emitted, whose positions increase; in a snapshot, what is not settled."""
     settled: int = 0

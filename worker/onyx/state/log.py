@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from onyx.errors import InvariantViolated
+from onyx.keystate.records import Record
 from onyx.settings import StateSettings
 from onyx.state.chunk_codec import (
     Frame,
@@ -25,8 +26,9 @@ from onyx.storage.fenced_log import LogWriter
 
 PART_BYTES = 16_777_216
 """Size from which on a part of a snapshot is written."""
-_SLICE_RECORDS = 10_000
-"""A shard's records go into a snapshot in slices, so that parts do not get much larger."""
+_SLICE_VALUES = 100_000
+"""A shard's records go into a snapshot in slices of about so many values, so that parts do not get
+much larger, and neither who writes one nor who reads it has more of them in memory."""
 
 
 class StateLog:
@@ -135,7 +137,20 @@ def _parts(chunk: Chunk) -> Iterator[tuple[list[Section], bool]]:
 
 def _slices(change: ShardChange) -> Iterator[ShardChange]:
     """The change, its records in slices."""
-    yield replace(change, records=change.records[:_SLICE_RECORDS])
-    for first in range(_SLICE_RECORDS, len(change.records), _SLICE_RECORDS):
-        records = change.records[first : first + _SLICE_RECORDS]
-        yield ShardChange(records, settled=change.settled, closed=change.closed)
+    part: list[Record] = []
+    values = 0
+    for record in change.records:
+        part.append(record)
+        values += _weight(record)
+        if values >= _SLICE_VALUES:
+            yield replace(change, records=part)
+            change = ShardChange(settled=change.settled, closed=change.closed)
+            part, values = [], 0
+    yield replace(change, records=part)
+
+
+def _weight(record: Record) -> int:
+    """About how many values a record has, or bytes of arrays."""
+    lists = [each for each in astuple(record) if type(each) is list]
+    inner = (len(its) for each in lists for its in each if type(its) in (list, bytes))
+    return 1 + sum(map(len, lists)) + sum(inner)

@@ -16,6 +16,7 @@ from functools import partial
 
 from onyx.codec.extents import decode_selection, encode_extents
 from onyx.errors import Unavailable, UserError
+from onyx.keystate.answers import are_more
 from onyx.keystate.extents import Extent
 from onyx.keystate.selection import Selection
 from onyx.tables.shared import SharedTable
@@ -93,4 +94,4 @@ def _answer(ask: Ask, query: StateQuery) -> StateAnswer:
     asked, extents_max = decode_selection(query.selection), query.extents_max
     found = ask(asked, extents_max + 1)
     data, sent = encode_extents(asked.inside.parts_of(found[:extents_max]), ANSWER_BYTES_MAX)
-    return StateAnswer(data, sent < len(found))
+    return StateAnswer(data, are_more(found, sent))

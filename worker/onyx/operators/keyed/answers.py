@@ -39,14 +39,17 @@ class OneState:
 
 
 def extents_of(states: States, asked: Selection, extents_max: int | None) -> list[Extent]:
-    """The groups that are asked for; the first in order, if only some are wanted. Only their
-    states are copied."""
+    """The groups that are asked for; the first in order, if only some are wanted. A part of a map
+    is the last one: the rest of the map comes before other groups."""
     keys = states.keys() if asked.key is ALL else [hashable_key(asked.key)]
     there = ((key, FROM, TO) for key in keys if key in states)
-    return [
-        Extent(group_value(key), lower, upper, states.peek(key))
-        for key, lower, upper in first_of(there, asked, extents_max)
-    ]
+    found: list[Extent] = []
+    for key, lower, upper in first_of(there, asked, extents_max):
+        state, item = states.shown(key, asked)
+        found.append(Extent(group_value(key), lower, upper, state, item=item))
+        if item is not None:
+            break
+    return found
 
 
 def first_of(keyed: Iterable[Keyed], asked: Selection, extents_max: int | None) -> list[Keyed]:
@@ -59,7 +62,9 @@ def first_of(keyed: Iterable[Keyed], asked: Selection, extents_max: int | None) 
 
 def _selected(keyed: Iterable[Keyed], asked: Selection) -> Iterator[tuple[tuple[Any, ...], Keyed]]:
     """What is asked for, each with its place in order."""
-    behind = None if asked.after is None else asked.after.order
+    after = asked.after
+    behind = None if after is None else after.order
+    begun = None if after is None or after.item is None else after._replace(item=None).order
     wanted = ALL if asked.key is ALL else hashable_key(asked.key)
     for each in keyed:
         key, lower, upper = each
@@ -67,5 +72,5 @@ def _selected(keyed: Iterable[Keyed], asked: Selection) -> Iterator[tuple[tuple[
         if key != wanted if wanted is not ALL else not asked.has_group(group):
             continue
         order = place(group, lower, upper, ()).order
-        if behind is None or order > behind:
+        if behind is None or order > behind or order == begun:
             yield order, each

@@ -4,7 +4,7 @@ that are due, and groups that nobody has changed for long."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from onyx.errors import UserError, UserFunctionError
@@ -120,6 +120,7 @@ class KeyedStates(Operator):
         if self._expiry is not None:
             for group in self._expiry.take(now_ms):
                 self._held.forget(group)
+                self.trim()
                 yield [Made(self._shards[group], [])]
 
     def advance(self, watermark: Number) -> Pages:
@@ -199,7 +200,7 @@ class KeyedStates(Operator):
         """What has changed since the last call, by shard."""
         return self._store.take_changes()
 
-    def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
+    def freeze(self, shards: Collection[int]) -> Callable[[int], Iterable[Record]]:
         """What gives the whole state of each of these shards as it is now."""
         return self._store.freeze(shards)
 

@@ -8,38 +8,53 @@ Whoever gets a list or a map looks at it only: changes go through the methods he
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
-from onyx.keystate.buckets import Bucket, Form, Frozen, Holder
-from onyx.keystate.groups import Keys, Shards, dump_key, dump_keys, load_key, load_keys
+from onyx.keystate.buckets import Bucket, Form, Frozen, Holder, Pair, pages
+from onyx.keystate.entries import Entries, in_order
+from onyx.keystate.groups import (
+    Keys,
+    Shards,
+    dump_key,
+    dump_keys,
+    hashable_key,
+    load_key,
+    load_keys,
+)
 from onyx.keystate.records import (
     AddUpdates,
     DeleteGroups,
+    PutEntries,
     Record,
     Records,
     SetStates,
     append,
 )
+from onyx.keystate.selection import Selection
 
 _EXTENT = 0
 """The number in records, which windows have for extents."""
 ABSENT: Final[Any] = object()
 """In place of a state: the key has none."""
+ENTRIES_MAX = 1_024
+"""Entries of a map in one record."""
+PART_MAX = 10_000
+"""Entries of a map in one page of an answer."""
 
 
 def _alike(value: Any) -> Any:
     return value
 
 
-class States(ABC):
+class States:
     """The state of one name, by key (`keystate.groups.hashable_key`)."""
 
-    def __init__(self, name: str, form: Form, shards: Shards, holder: Holder) -> None:
+    def __init__(self, name: str, bucket: Bucket, shards: Shards) -> None:
         self.name = name
         self._shards = shards
-        self._bucket: Bucket = holder.bucket(form, shards)
+        self._bucket = bucket
         self._whole: Keys = {}
         """Keys whose state, or absence, is recorded as a whole."""
         self._parts: dict[Any, Any] = {}
@@ -63,6 +78,11 @@ class States(ABC):
         """The state of a key as it is kept, or ABSENT."""
         return self._bucket.get(key, ABSENT)
 
+    def shown(self, key: Any, asked: Selection) -> tuple[Any, Any]:
+        """The state of a key for a question; and of a map that comes in parts the last key of this
+        one, if there are more."""
+        return self.peek(key), None
+
     def get_all(self, keys: Sequence[Any], default: Any = None) -> list[Any]:
         """The states of several keys as they are kept."""
         return self._bucket.get_all(keys, default)
@@ -72,6 +92,9 @@ class States(ABC):
         if key in self._bucket:
             del self._bucket[key]
             self._changed(key)
+
+    def free(self) -> None:
+        """Between two calls: what was removed is not given back any more."""
 
     def _changed(self, key: Any) -> None:
         self._whole[key] = None
@@ -98,8 +121,12 @@ class States(ABC):
             append(records, shard, DeleteGroups(self.name, _EXTENT, dump_keys(gone)))
             keys = [key for key, state in zip(keys, states, strict=True) if state is not ABSENT]
         if keys:
-            groups, dumped = self._bucket.dumped(keys)
-            append(records, shard, SetStates(self.name, _EXTENT, groups, dumped))
+            for record in self._states_of(keys):
+                append(records, shard, record)
+
+    def _states_of(self, keys: list[Any]) -> Iterable[Record]:
+        """Records of the whole states of some keys."""
+        return [SetStates(self.name, _EXTENT, *self._bucket.dumped(keys))]
 
     def records(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
         """What gives the states of a shard, as they are frozen."""
@@ -123,9 +150,9 @@ class States(ABC):
             case AddUpdates(group=group, updates=updates):
                 self._update(load_key(group), updates)
 
-    @abstractmethod
     def _loaded(self, data: Any) -> Any:
         """A state from what was recorded of it."""
+        return data
 
     def _updates(self, state: Any, mark: Any) -> list[Any]:
         """What is recorded of a state of which only a part has changed."""
@@ -141,7 +168,7 @@ class Values(States):
 
     def __init__(self, name: str, shards: Shards, holder: Holder) -> None:
         form = Form(lambda: None, _alike, lambda key, data: data, is_plain=True)
-        super().__init__(name, form, shards, holder)
+        super().__init__(name, holder.bucket(form, shards), shards)
         self.get: Callable[..., Any] = self._bucket.get
         """Gives the value of a key, or None, or another default."""
 
@@ -165,15 +192,13 @@ class Values(States):
         self._bucket.update(dict(zip(keys, values, strict=True)))
         self._whole.update(dict.fromkeys(keys))
 
-    def _loaded(self, data: Any) -> Any:
-        return data
-
 
 class Lists(States):
     """A list of plain values a key."""
 
     def __init__(self, name: str, shards: Shards, holder: Holder) -> None:
-        super().__init__(name, Form(list, list, lambda key, data: list(data)), shards, holder)
+        form = Form(list, list, lambda key, data: list(data))
+        super().__init__(name, holder.bucket(form, shards), shards)
 
     def get(self, key: Any) -> Sequence[Any]:
         """The list of a key; an empty one if it has none."""
@@ -218,17 +243,38 @@ class Lists(States):
         self._bucket[key].extend(updates)
 
 
+class Taken(NamedTuple):
+    """A map that was removed, and what of it was to be recorded."""
+
+    state: Any
+    whole: bool
+    part: Any
+
+
 class Maps(States):
-    """A map of plain values a key."""
+    """A map of plain values a key, by entry (`keystate.entries`): it may have a million."""
 
     def __init__(self, name: str, shards: Shards, holder: Holder) -> None:
-        form = Form(dict, _dumped_map, lambda key, data: _loaded_map(data))
-        super().__init__(name, form, shards, holder)
+        super().__init__(name, holder.maps(shards), shards)
+        self._removed: dict[int, Entries] = {}
+        """Maps that may be taken back as long as a call is not through, by their identities."""
 
     def get(self, key: Any) -> Mapping[Any, Any]:
         """The map of a key; an empty one if it has none."""
         found: Mapping[Any, Any] = self._bucket.get(key, _NOTHING)
         return found
+
+    def shown(self, key: Any, asked: Selection) -> tuple[Any, Any]:
+        """The map of a key; of a large one the entries behind those of the page before."""
+        state, inside, after = self.get(key), asked.inside, asked.after
+        if inside.path or inside.items_max is not None:
+            return state, None
+        behind = None if after is None or hashable_key(after.group) != key else after.item
+        if behind is None and len(state) <= PART_MAX:
+            return state, None
+        found = list(in_order(state, inside.first, inside.end, PART_MAX + 1, behind))
+        more = len(found) > PART_MAX
+        return dict(found[:PART_MAX]), found[PART_MAX - 1][0] if more else None
 
     def set(self, key: Any, item: Any, value: Any) -> None:
         """Set an item in the map of a key."""
@@ -246,23 +292,101 @@ class Maps(States):
         del state[item]
         self._mark(key, item)
 
-    def put(self, key: Any, items: Mapping[Any, Any]) -> None:
-        """Give a key another map."""
-        if not items:
-            self.remove(key)
-            return
-        self._bucket[key] = dict(items)
-        self._changed(key)
+    def remove(self, key: Any) -> None:
+        """A key loses its map, if it has one."""
+        if self._drop(key):
+            self._changed(key)
+
+    def take(self, key: Any) -> Taken:
+        """Remove the map of a key in such a way that it can be given back: at once, however large
+        it is."""
+        taken = Taken(self._bucket.get(key), key in self._whole, self._parts.get(key))
+        self.remove(key)
+        return taken
+
+    def give_back(self, key: Any, taken: Taken) -> None:
+        """Instead of what a key has: as before `take`, also in what is recorded."""
+        self._drop(key)
+        if taken.state is not None:
+            self._removed.pop(id(taken.state), None)
+            self._bucket[key] = taken.state
+        if not taken.whole:
+            self._whole.pop(key, None)
+            self._parts.pop(key, None)
+            if taken.part is not None:
+                self._parts[key] = taken.part
+
+    def free(self) -> None:
+        """Between two calls: what was removed is not given back any more."""
+        for state in self._removed.values():
+            state.free()
+        self._removed.clear()
+
+    def _drop(self, key: Any) -> bool:
+        state = self._bucket.get(key)
+        if state is None:
+            return False
+        del self._bucket[key]
+        if isinstance(state, Entries):
+            self._removed[id(state)] = state
+        return True
 
     def _mark(self, key: Any, item: Any) -> None:
         if key not in self._whole:
             self._parts.setdefault(key, {})[item] = None
 
-    def _loaded(self, data: Any) -> dict[Any, Any]:
-        return _loaded_map(data)
+    # What is recorded and restored.
+
+    def _states_of(self, keys: list[Any]) -> Iterator[Record]:
+        states = map(self._bucket.__getitem__, keys)
+        return self._by_entry(zip(dump_keys(keys), map(in_order, states), strict=True))
+
+    def records(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
+        """What gives the maps of a shard, as they are frozen."""
+        return lambda shard: self._by_entry(frozen.maps(self._bucket, shard))
+
+    def _by_entry(self, maps: Iterable[tuple[Any, Iterable[Pair]]]) -> Iterator[Record]:
+        """Whole maps, in records of at most `ENTRIES_MAX` entries."""
+        groups: list[Any] = []
+        states: list[list[Any]] = []
+        many = 0
+        for group, entries in maps:
+            parts = pages(entries, ENTRIES_MAX)
+            first = next(parts, [])
+            if groups and many + len(first) > ENTRIES_MAX:
+                yield SetStates(self.name, _EXTENT, groups, states)
+                groups, states, many = [], [], 0
+            groups.append(group)
+            states.append(list(chain.from_iterable(first)))
+            many += len(first)
+            for number, part in enumerate(parts):
+                if not number:
+                    yield SetStates(self.name, _EXTENT, groups, states)
+                    groups, states, many = [], [], 0
+                yield PutEntries(self.name, _EXTENT, group, list(chain.from_iterable(part)))
+        if groups:
+            yield SetStates(self.name, _EXTENT, groups, states)
+
+    def restore(self, record: Record) -> None:
+        """Apply a record, which is no change."""
+        match record:
+            case SetStates(groups=groups, states=states):
+                for key, flat in zip(load_keys(groups), map(iter, states), strict=True):
+                    self._drop(key)
+                    self._bucket[key].update(zip(flat, flat, strict=True))
+            case PutEntries(group=group, entries=entries):
+                flat = iter(entries)
+                self._bucket[load_key(group)].update(zip(flat, flat, strict=True))
+            case DeleteGroups(groups=groups):
+                for key in load_keys(groups):
+                    self._drop(key)
+            case _:
+                super().restore(record)
+        self.free()
 
     def _updates(self, state: Any, mark: Any) -> list[Any]:
-        return [[item, state[item]] if item in state else [item] for item in mark]
+        found = ((item, state.get(item, ABSENT)) for item in mark)
+        return [[item] if value is ABSENT else [item, value] for item, value in found]
 
     def _update(self, key: Any, updates: Sequence[Any]) -> None:
         state = self._bucket[key]
@@ -274,11 +398,3 @@ class Maps(States):
 
 
 _NOTHING: Mapping[Any, Any] = {}
-
-
-def _dumped_map(state: dict[Any, Any]) -> list[list[Any]]:
-    return [list(state), list(state.values())]
-
-
-def _loaded_map(data: Any) -> dict[Any, Any]:
-    return dict(zip(*data, strict=True))

@@ -9,7 +9,8 @@ When a call raises, the state is between two batches and must be restored before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from onyx.errors import UserError
@@ -54,6 +55,8 @@ class KeyedStore:
 
     def trim(self) -> None:
         """Put on disk what was used least. Between two calls, when no state is in use."""
+        for states in self.states.values():
+            states.free()
         self.holder.trim()
 
     # What is recorded and restored.
@@ -65,17 +68,17 @@ class KeyedStore:
             each.take_changes(records)
         return records
 
-    def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
+    def freeze(self, shards: Collection[int]) -> Callable[[int], Iterable[Record]]:
         """What gives the whole state of each of these shards as it is now: once, later, from any
         thread."""
         frozen = self.holder.freeze()
         parts = [each.records(frozen) for each in self.states.values()]
 
-        def of_shard(shard: int) -> list[Record]:
-            return [record for part in parts for record in part(shard)]
+        def of_shard(shard: int) -> Iterable[Record]:
+            return chain.from_iterable(part(shard) for part in parts)
 
         if self.holder.in_memory:
-            return {shard: of_shard(shard) for shard in shards}.__getitem__
+            return {shard: list(of_shard(shard)) for shard in shards}.__getitem__
         return of_shard
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:

@@ -6,11 +6,19 @@ recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, MutableSequence
+from collections.abc import (
+    ItemsView,
+    Iterable,
+    Iterator,
+    MutableMapping,
+    MutableSequence,
+    ValuesView,
+)
 from typing import Any, overload
 
 from onyx.errors import UserFunctionError, describe_type
 from onyx.keystate.copies import copied
+from onyx.keystate.entries import in_order
 from onyx.operators.keyed.changes import Changes
 from onyx.operators.keyed.checks import Check
 from onyx.operators.keyed.states import ABSENT, Lists, Maps, Values
@@ -207,7 +215,19 @@ class MapView(MutableMapping[Any, Any]):
         return len(self._maps.get(self.group))
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(list(self._maps.get(self.group)))
+        return (key for key, _ in self.pairs())
+
+    def pairs(self) -> Iterator[tuple[Any, Any]]:
+        """Keys and values in the order of keys, as they are now; values are not copies."""
+        return in_order(self._maps.get(self.group))
+
+    def items(self) -> ItemsView[Any, Any]:
+        """Keys and values, as they are when going through them begins."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """Values, as they are when going through them begins."""
+        return _Values(self)
 
     def __contains__(self, key: object) -> bool:
         return key in self._maps.get(self.group)
@@ -217,11 +237,11 @@ class MapView(MutableMapping[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key, value = self._check_key(key), copied(self._check(value))
-        items = self._maps.get(self.group)
-        if key in items:
-            self._changes.add(self._maps.set, self.group, key, items[key])
-        else:
+        before = self._maps.get(self.group).get(key, ABSENT)
+        if before is ABSENT:
             self._changes.add(self._maps.discard, self.group, key)
+        else:
+            self._changes.add(self._maps.set, self.group, key, before)
         self._maps.set(self.group, key, value)
 
     def __delitem__(self, key: Any) -> None:
@@ -237,8 +257,27 @@ class MapView(MutableMapping[Any, Any]):
         return repr(dict(self))
 
     def _put(self, items: dict[Any, Any]) -> None:
-        self._changes.add(self._maps.put, self.group, dict(self._maps.get(self.group)))
-        self._maps.put(self.group, items)
+        self._changes.add(self._maps.give_back, self.group, self._maps.take(self.group))
+        for key, value in items.items():
+            self._maps.set(self.group, key, value)
+
+
+class _Items(ItemsView[Any, Any]):
+    """Goes through a map once, where the one of Python looks each key up."""
+
+    _mapping: MapView
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return ((key, copied(value)) for key, value in self._mapping.pairs())
+
+
+class _Values(ValuesView[Any]):
+    """Likewise."""
+
+    _mapping: MapView
+
+    def __iter__(self) -> Iterator[Any]:
+        return (copied(value) for _, value in self._mapping.pairs())
 
 
 View = ValueView | ListView | MapView

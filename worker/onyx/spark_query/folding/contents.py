@@ -79,7 +79,7 @@ class Contents(msgspec.Struct):
     def whole(self) -> dict[int, ShardChange]:
         """All there is, by shard."""
         frozen = self.operator.freeze(self.shards)
-        records = {shard: frozen(shard) for shard in self.shards}
+        records = {shard: list(frozen(shard)) for shard in self.shards}
         for record in self.left.whole():
             append(records, self.shards[0], record)
         keys = {shard: each.snapshot() for shard, each in self.unique.items()}

@@ -1,41 +1,33 @@
-"""Buckets that keep in memory what was used last, and the rest in a RocksDB on the local disk.
+"""The states of a task, of which those used last are in memory, and the rest in a RocksDB on the
+local disk.
 
 What is on disk is a cache of the state log and nothing more: it is not synced, has no log of its
-own, and is gone with its owner. In a bucket, what the dict itself holds counts; a group that it
-does not hold is looked for on disk. What was written of a group that is in memory again stays there
-until it is overwritten, so that reading alone writes nothing.
+own, and is gone with its owner.
 
-Rejected: an entry in memory for each group on disk (then memory would still grow with the groups),
-and a position on disk for each shard (a peer touches all its shards all the time).
+Rejected: a position on disk for each shard (a peer touches all its shards all the time).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
-from functools import partial
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary, finalize
+from weakref import finalize
 
-from onyx.codec.values import decode_values, encode_each
+from onyx.codec.values import decode_values
 from onyx.errors import SettingsError
-from onyx.flow.groups.keys import key_bytes
-from onyx.keystate.buckets import Bucket, Form, Holder, InMemory, Pair, pages
-from onyx.keystate.groups import Shards, dump_key, group_value, load_key
+from onyx.keystate.buckets import Bucket, Form, Holder, InMemory, Pair
+from onyx.keystate.groups import Shards
 from onyx.settings import StateSettings
 from onyx.state.local.scratch import Scratch, scratch_folder
+from onyx.state.local.spilled_bucket import PAGE, Disk, SpilledBucket
+from onyx.state.local.spilled_maps import SpilledMaps, entries_of, entry_of
 
 if TYPE_CHECKING:
     from rocksdict import Rdict
 
-PAGE = 1_024
-"""Extents that are read or written at once."""
-KEPT = 7 / 8
-"""The share of what may be in memory that stays there when it has become too much."""
 CACHE_BYTES = 16_777_216
 WRITE_BUFFER_BYTES = 8_388_608
-_ABSENT: Any = object()
 
 
 def holder(settings: StateSettings) -> Holder:
@@ -49,8 +41,8 @@ def holder(settings: StateSettings) -> Holder:
     return Spill(scratch_folder(settings), settings.memory_extents_max)
 
 
-class Spill:
-    """Makes the buckets of one task on one peer, and has the database that they share."""
+class Spill(Disk):
+    """Makes the buckets of one task on one peer."""
 
     in_memory = False
 
@@ -60,240 +52,21 @@ class Spill:
         Raises:
             SettingsError: rocksdict is not installed, or `parent` cannot be written to.
         """
-        self.held = 0
-        """Extents in memory."""
+        super().__init__(extents_max)
         self.db = _open(parent, self)
-        self._extents_max = extents_max
-        self._buckets: WeakValueDictionary[int, SpilledBucket] = WeakValueDictionary()
-        """Weak, so that the database ends when the windows do."""
-        self._made = 0
-
-    def new_prefix(self) -> bytes:
-        """Names in the database that begin with it are nobody else's."""
-        self._made += 1
-        return self._made.to_bytes(8, "big")
 
     def bucket(self, form: Form, shards: Shards) -> Bucket:
         """A new bucket, empty."""
-        self._made += 1
-        made = SpilledBucket(self._made, form, shards, self)
-        self._buckets[self._made] = made
-        return made
+        return self.added(SpilledBucket(self.new_prefix(), form, shards, self))
 
-    def trim(self) -> None:
-        """Write what was used least, of each bucket the same share."""
-        if self.held <= self._extents_max:
-            return
-        share = 1 - KEPT * self._extents_max / self.held
-        for bucket in list(self._buckets.values()):
-            bucket.evict(share)
+    def maps(self, shards: Shards) -> Bucket:
+        """A new bucket of maps, empty."""
+        return self.added(SpilledMaps(self.new_prefix(), shards, self))
 
     def freeze(self) -> FrozenSpill:
         """What is in memory is written as well, and stays there."""
-        for bucket in list(self._buckets.values()):
-            bucket.copy_out()
+        self.copy_out()
         return FrozenSpill(self)
-
-    def forget(self, number: int) -> None:
-        """A bucket is not used any more."""
-        self._buckets.pop(number, None)
-
-
-class SpilledBucket(Bucket):
-    """States by group, of which only some are in memory."""
-
-    __slots__ = ("__weakref__", "_cold", "_number", "_spill", "_written", "prefix")
-
-    def __init__(self, number: int, form: Form, shards: Shards, spill: Spill) -> None:
-        super().__init__(form, shards)
-        self._number = number
-        self._spill = spill
-        self._cold = 0
-        """Groups that are only on disk."""
-        self._written = False
-        """Whether there may be anything on disk."""
-        self.prefix = number.to_bytes(8, "big")
-
-    # As a mapping.
-
-    def __missing__(self, key: Any) -> Any:
-        state = self._stored(key)
-        if state is _ABSENT:
-            state = self._init()
-        else:
-            self._cold -= 1
-        dict.__setitem__(self, key, state)
-        self._spill.held += 1
-        return state
-
-    def __setitem__(self, key: Any, state: Any) -> None:
-        if not dict.__contains__(self, key):
-            self._cold -= self._is_stored(key)
-            self._spill.held += 1
-        dict.__setitem__(self, key, state)
-
-    def __delitem__(self, key: Any) -> None:
-        if dict.__contains__(self, key):
-            dict.__delitem__(self, key)
-            self._spill.held -= 1
-        elif self._is_stored(key):
-            self._cold -= 1
-        else:
-            raise KeyError(key)
-        if self._written:
-            self._spill.db.delete(self._name(key))
-
-    def __contains__(self, key: Any) -> bool:
-        return dict.__contains__(self, key) or self._is_stored(key)
-
-    def __len__(self) -> int:
-        return dict.__len__(self) + self._cold
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.groups())
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        """The state of a group, which comes into memory if it is on disk."""
-        if dict.__contains__(self, key):
-            return dict.__getitem__(self, key)
-        state = self._stored(key)
-        if state is _ABSENT:
-            return default
-        self._cold -= 1
-        dict.__setitem__(self, key, state)
-        self._spill.held += 1
-        return state
-
-    def keys(self) -> KeysView[Any]:  # type: ignore[override]
-        """All groups, those on disk as well."""
-        return KeysView(self)
-
-    def items(self) -> Iterable[tuple[Any, Any]]:  # type: ignore[override]
-        """Groups with their states; those that are on disk do not come into memory to stay."""
-        if not self._cold:
-            return list(dict.items(self))
-        self.evict(1)
-        return self._read_items(self.prefix)
-
-    def update(  # type: ignore[override]
-        self, states: dict[Any, Any] | Iterable[tuple[Any, Any]]
-    ) -> None:
-        """Set the states of several groups."""
-        for key, state in states.items() if isinstance(states, dict) else states:
-            self[key] = state
-
-    # As a bucket.
-
-    def groups(self, shards: Collection[int] | None = None) -> Iterable[Any]:
-        """Groups of some shards, or all; meanwhile they may be changed and removed. From disk, page
-        by page."""
-        if not self._cold and shards is None:
-            return list(dict.__iter__(self))
-        return self._read_groups(shards)
-
-    def by_shard(self, shards: Collection[int]) -> Callable[[int], Iterable[Any]]:
-        """What gives the groups of each of these shards, as `groups` does. Nothing is read before a
-        shard is asked for."""
-        return lambda shard: self.groups([shard])
-
-    def parts(self, most: int) -> Iterator[tuple[int, list[Pair]]]:
-        """From disk: these states do not come into memory to stay."""
-        self.evict(1)
-        for shard in sorted(self._shards.known):
-            for part in pages(self._read_items(self._shard_prefix(shard)), most):
-                yield shard, part
-
-    def remove(self, keys: Iterable[Any]) -> None:
-        """Without a look whether they are on disk."""
-        from rocksdict import WriteBatch
-
-        batch = WriteBatch(raw_mode=True)
-        for key in keys:
-            if dict.pop(self, key, _ABSENT) is _ABSENT:
-                self._cold -= 1
-            else:
-                self._spill.held -= 1
-            if self._written:
-                batch.delete(self._name(key))
-        self._spill.db.write(batch)
-
-    def used(self, keys: Iterable[Any]) -> None:
-        """Move these groups to the end of the dict, from whose beginning `evict` takes."""
-        for key in keys:
-            state = dict.pop(self, key, _ABSENT)
-            if state is not _ABSENT:
-                dict.__setitem__(self, key, state)
-
-    def free(self) -> None:
-        """Delete what is on disk, in one range."""
-        self._spill.held -= dict.__len__(self)
-        self._spill.forget(self._number)
-        dict.clear(self)
-        self._cold = 0
-        if self._written:
-            self._spill.db.delete_range(self.prefix, _after(self.prefix))
-
-    # On disk.
-
-    def evict(self, share: float) -> None:
-        """Only on disk from now on: what was used least."""
-        many = min(dict.__len__(self), int(dict.__len__(self) * share) + 1)
-        if not many:
-            return
-        keys = list(islice(dict.__iter__(self), many))
-        self._write(keys)
-        for key in keys:
-            dict.__delitem__(self, key)
-        self._cold += many
-        self._spill.held -= many
-
-    def copy_out(self) -> None:
-        """On disk as well: what is in memory."""
-        self._write(list(dict.__iter__(self)))
-
-    def _write(self, keys: list[Any]) -> None:
-        from rocksdict import WriteBatch
-
-        dump = self._form.dump
-        for begin in range(0, len(keys), PAGE):
-            batch = WriteBatch(raw_mode=True)
-            page = keys[begin : begin + PAGE]
-            states = map(dump, map(partial(dict.__getitem__, self), page))
-            pairs = list(zip(map(dump_key, page), states, strict=True))
-            for key, encoded in zip(page, encode_each(pairs), strict=True):
-                batch.put(self._name(key), encoded)
-            self._spill.db.write(batch)
-            self._written = True
-
-    def _read_groups(self, shards: Collection[int] | None) -> Iterator[Any]:
-        """From disk, where they are in the order of shards, once all are there."""
-        self.evict(1)
-        prefixes = [self.prefix] if shards is None else map(self._shard_prefix, sorted(shards))
-        for prefix in prefixes:
-            for count, (key, _) in enumerate(stored(self._spill.db, prefix), 1):
-                yield load_key(key)
-                if not count % PAGE:
-                    self._spill.trim()
-
-    def _read_items(self, prefix: bytes) -> Iterator[Pair]:
-        load = self._form.load
-        for data, state in stored(self._spill.db, prefix):
-            key = load_key(data)
-            yield key, load(key, state)
-
-    def _stored(self, key: Any) -> Any:
-        """The state on disk of a group that is not in memory."""
-        data = self._spill.db.get(self._name(key)) if self._cold else None
-        return _ABSENT if data is None else self._form.load(key, decode_values(data)[1])
-
-    def _is_stored(self, key: Any) -> bool:
-        return self._cold > 0 and self._spill.db.get(self._name(key)) is not None
-
-    def _name(self, key: Any) -> bytes:
-        return self._shard_prefix(self._shards[key]) + key_bytes(group_value(key))
-
-    def _shard_prefix(self, shard: int) -> bytes:
-        return self.prefix + shard.to_bytes(2, "big")
 
 
 class FrozenSpill:
@@ -304,6 +77,7 @@ class FrozenSpill:
         # An iterator sees what there was when it was made. (What rocksdict calls a snapshot gives
         # iterators that see the newest.)
         self._found = spill.db.iter()
+        self._entries = spill.db.iter()
 
     def pages(self, bucket: Bucket, shard: int) -> Iterator[tuple[list[Any], list[Any]]]:
         """Groups of a shard and their states, as plain data, some at a time."""
@@ -323,21 +97,18 @@ class FrozenSpill:
         if keys:
             yield keys, states
 
+    def maps(self, bucket: Bucket, shard: int) -> Iterator[tuple[Any, Iterator[Pair]]]:
+        """Groups of a shard, as plain data, each with the entries of its map."""
+        for keys, states in self.pages(bucket, shard):
+            for key, dumped in zip(keys, states, strict=True):
+                yield key, entries_of(dumped, self._read)
 
-def stored(db: Rdict, prefix: bytes) -> Iterator[tuple[Any, Any]]:
-    """Groups and states as plain data, in the order of their names."""
-    from rocksdict import ReadOptions
-
-    options = ReadOptions()
-    options.set_iterate_upper_bound(_after(prefix))
-    for data in db.values(from_key=prefix, read_opt=options):
-        key, state = decode_values(data)
-        yield key, state
-
-
-def _after(prefix: bytes) -> bytes:
-    """The first name that does not begin with it."""
-    return (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")
+    def _read(self, prefix: bytes) -> Iterator[Pair]:
+        found = self._entries
+        found.seek(prefix)
+        while found.valid() and found.key().startswith(prefix):
+            yield entry_of(found.key(), found.value())
+            found.next()
 
 
 def _open(parent: Path, owner: Spill) -> Rdict:

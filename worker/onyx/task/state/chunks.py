@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,12 +86,12 @@ class ChunkPace:
 
 
 class Whole(Mapping[int, ShardChange]):
-    """A snapshot, of which only the shard that is being written need be in memory."""
+    """A snapshot, of which only what is being written of a shard need be in memory."""
 
     def __init__(
         self,
         shards: dict[int, ShardChange],
-        records: Callable[[int], list[Record]],
+        records: Callable[[int], Iterable[Record]],
         keys: Callable[[int], list[Any]],
     ) -> None:
         self._shards = shards
