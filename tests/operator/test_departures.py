@@ -30,12 +30,12 @@ def killed(logs: Logs, job_id: str, tenancy: str = "default.onyx") -> None:
 
 
 def watched(api: FakeApi, where: str) -> bool:
-    """Is the watch of jobs open?"""
-    targets = [each.target for each in api.requests]
-    return any(
-        (each.verb, each.resource, each.namespace) == ("watch", "onyxjobs", where)
-        for each in targets
-    )
+    """Are all watches open? One that is refused ends those that are open beside it."""
+    watches = {
+        each.resource for each in (one.target for one in api.requests)
+        if (each.verb, each.namespace) == ("watch", where)
+    }  # fmt: skip
+    return watches >= {"onyxclusters", "onyxjobs", "statefulsets"}
 
 
 def running(api: FakeApi, where: str) -> str:
