@@ -130,8 +130,8 @@ class CatalogEntry(Work, frozen=True):
         MapOf(StateName(), StateTypeName(), STATES_MAX),
         Key(
             allowed_for=("function",),
-            restriction="Needs fn, and groupByKey or groupByFn; not with windows, sparkStage, "
-            "batchFn or engine: spark. With batchFormat: arrow only values of a type.",
+            restriction="Needs fn, and groupByKey or groupByFn; not with windows, sparkStage or "
+            "batchFn. With batchFormat: arrow only values of a type.",
         ),
     ] = None
     """Names and types of what fn keeps for each group: `value`, `list` or `map`, of a type in

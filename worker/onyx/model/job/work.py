@@ -81,12 +81,12 @@ class Work(msgspec.Struct, frozen=True):
         Function(),
         Key(
             allowed_for=("function",),
-            restriction="Instead of fn; not with batchFn, join, state, windows or engine: spark.",
+            restriction="Instead of fn; not with batchFn, join, state or windows.",
         ),
     ] = None
     """Class of your own that is called in place of a function, and has state and an outbox
     (`onyx.processors.Processor`). It is made with params and tables as its arguments, once on each
-    peer."""
+    peer, and on Spark for each bucket."""
     sql: Annotated[
         str | None,
         Text(characters_max=SQL_CHARACTERS_MAX),
