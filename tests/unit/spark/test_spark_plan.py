@@ -294,10 +294,19 @@ def test_two_streams_meet_behind_a_shuffle_which_hears_every_watermark() -> None
     assert "paid: join, brings orders and payments together, watermarks of every batch" in lines
 
 
-def test_a_window_above_a_join_is_not_combined() -> None:
-    found = compile_job(job(JOINED)).exchange("totals")
+TRACKED = JOINED.replace("[read, both], ", "").replace(
+    """{name: both, type: join, left: {task: totals, key: shop, at: at},
+       right: {task: read, key: shop, at: at}, range: [1, hour]}""",
+    """{name: both, type: function, processor: "shop:Both"}""",
+)
+
+
+@pytest.mark.parametrize("spec", [JOINED, TRACKED], ids=["a join", "a processor"])
+def test_a_window_above_a_task_with_state_is_not_combined(spec: str) -> None:
+    found = compile_job(job(spec)).exchange("totals")
     assert found is not None
-    assert [each.reason for each in found.windows] == ["joins below it hear each watermark"]
+    reason = "tasks with state below it hear each watermark"
+    assert [each.reason for each in found.windows] == [reason]
     assert found.watermarks == "batches"
 
 

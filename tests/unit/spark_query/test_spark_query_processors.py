@@ -21,6 +21,7 @@ from tests.support.spark.stream import Worker, written
 from onyx.ledger.retry_delay import DEFAULT
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
+from onyx.processors import Inbox
 from onyx.spark_query.folding import inbox, kept_states
 from onyx.spark_query.retrying import Retrying
 
@@ -227,6 +228,30 @@ def test_event_time_waits_behind_what_is_left_over_micro_batches(tmp_path: Path)
     assert left
     assert reply.tasks["fold"].late == 0
     assert sum(each["value"] for each in written(tmp_path)) == len(EVENTS)
+
+
+def test_one_that_goes_back_does_no_more_again_than_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    process, save = processors.Totals.process, processors.Totals.save_to_snapshot
+
+    def counted(self: processors.Totals, ordinal: int, inbox: Inbox[Any]) -> None:
+        given.append(len(inbox))
+        process(self, ordinal, inbox)
+
+    def saved(self: processors.Totals) -> bool:
+        given.append(-1)
+        return save(self)
+
+    monkeypatch.setattr(processors.Totals, "process", counted)
+    monkeypatch.setattr(processors.Totals, "save_to_snapshot", saved)
+    monkeypatch.setattr("onyx.operators.processor.history.KEPT_FIRST", 4)
+    found = on_spark(tmp_path, {**TOTALS, "batchSize": 2}, sequences(("read",)))
+    runs = "".join("s" if each < 0 else "x" for each in given).split("s")
+    assert len(runs) > 5
+    assert max(map(len, runs)) < 8
+    assert found == on_peers(TOTALS)
 
 
 def test_one_that_waits_for_ever_is_told_what_it_leaves(

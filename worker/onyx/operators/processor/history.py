@@ -3,7 +3,8 @@
 It keeps items alive until the next chunk, which costs a processor that does little with each of
 them a tenth of its time. So only those have it that are likely to need it: for a while after the
 start, and where the job says what becomes of segments that fail. Who needs it and has none starts
-again, with state and segments from before, and has it then.
+again, with state and segments from before, and has it then. On Spark nobody starts again in the
+middle of a query, so it is always kept there, and the state is saved when it is long.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class History:
         self._left = kept_first
         self._calls: list[Done] = []
         self._gap = False
+        self._kept = 0
+        """So many segments."""
 
     def add(self, done: Done, segments: int, wanted: bool) -> None:
         """Something was done.
@@ -44,17 +47,18 @@ class History:
         if wanted or self._left > 0:
             self._calls.append(done)
             self._left -= segments
+            self._kept += segments
         else:
             self._gap = True
 
     @property
     def is_full(self) -> bool:
-        """Whether no more is kept, unless it is wanted in any case."""
-        return self._left <= 0
+        """Whether so much is kept that the state should be saved."""
+        return self._kept >= KEPT_FIRST
 
     def saved(self) -> None:
         """The state was saved: this begins anew."""
-        self._calls, self._gap = [], False
+        self._calls, self._gap, self._kept = [], False, 0
 
     def __iter__(self) -> Iterator[Done]:
         """The calls in order. Raises WorkLost: they are not known."""

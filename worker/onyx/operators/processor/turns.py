@@ -105,15 +105,12 @@ class Turns:
 
     def saved(self) -> None:
         """The state was saved."""
-        if self._durable:
-            self._history.saved()
-        else:
-            self._history = History()
+        self._history.saved()
 
     @property
     def wants_save(self) -> bool:
-        """Whether the state should be saved, because nobody else does so now and then, and what
-        was done since then is kept no longer."""
+        """Whether the state should be saved, though nobody asks for it, because much has been done
+        since then."""
         return not self._durable and self._history.is_full
 
     def take(self, ordinal: int, items: Sequence[Any], takes: Takes) -> Worked:
@@ -123,7 +120,8 @@ class Turns:
         Args:
             takes: what takes care of segments that fail.
         """
-        self._keeps = takes.anything
+        # Whoever cannot begin anew from what is durable must never have a gap.
+        self._keeps = takes.anything or (takes.retries and not self._durable)
         turn = self.calls.process(ordinal, items)
         if turn.error is not None:
             return self._one_by_one(ordinal, items, turn.error, takes)

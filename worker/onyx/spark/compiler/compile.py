@@ -131,7 +131,11 @@ def _against(job: Job, window: Window, combine: bool) -> str:
         return "a micro-batch has to know what is late"
     if not combine:
         return "segments are behind the watermark"
-    return against_combining(job, window, any(map(assigns_watermarks, job.catalog)))
+    assigned = any(map(assigns_watermarks, job.catalog))
+    below = (each.name for each in job.catalog if each.is_stateful)
+    if assigned and any(window.task in all_above(job, each) for each in below):
+        return "tasks with state below it hear each watermark"
+    return against_combining(job, window, assigned)
 
 
 def _with_others(against: list[str]) -> list[str]:
