@@ -90,6 +90,21 @@ class Named(Processor):
             self.has_all |= saved["all"]
 
 
+class NamedColumns(Named):
+    """The same over record batches."""
+
+    def process(self, ordinal: int, inbox: Inbox[Any]) -> None:
+        if ordinal == 0:
+            for batch in inbox.drain():
+                self.names.update((each["key"], each["name"]) for each in batch.to_pylist())
+        elif self.has_all:
+            Processor.process(self, ordinal, inbox)
+
+    def process_item(self, ordinal: int, item: pa.RecordBatch) -> bool:
+        names = pa.array([self.names.get(key) for key in item["key"].to_pylist()])
+        return self.try_emit(item.append_column("name", names))
+
+
 class Pairs(Processor):
     """Takes two at a time, and leaves one that is alone."""
 

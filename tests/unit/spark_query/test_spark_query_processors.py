@@ -41,6 +41,7 @@ TOTALS = processor("Totals", **BY_KEY, deadLetter="bad")
 COLUMNAR = processor("Columnar", batchFormat="arrow", **BY_KEY)
 FAILING = processor("Failing", deadLetter="bad", **BY_KEY)
 NAMED = processor("Named")
+NAMED_COLUMNS = processor("NamedColumns", batchFormat="arrow")
 PAIRS = processor("Pairs")
 HEARD = processor("Heard")
 SEGMENTS = {"names": NAMES, "read": EVENTS}
@@ -133,6 +134,7 @@ CASES = [
     pytest.param(COLUMNAR, ("read",), {}, id="columns"),
     pytest.param(FAILING, ("read",), {"like": TOTALS}, id="retries"),
     pytest.param(NAMED, ("names", "read"), {"peers": 1}, id="left"),
+    pytest.param(NAMED_COLUMNS, ("names", "read"), {"peers": 1}, id="left, columns"),
     pytest.param(PAIRS, ("read",), {"peers": 1, "timed": False}, id="two at a time"),
 ]
 
@@ -252,6 +254,26 @@ def test_one_that_goes_back_does_no_more_again_than_is_kept(
     assert len(runs) > 5
     assert max(map(len, runs)) < 8
     assert found == on_peers(TOTALS)
+
+
+@pytest.mark.parametrize("warm", [0, 1 << 20])
+@pytest.mark.usefixtures("small_batches")
+def test_each_processor_that_has_begun_is_closed(
+    warm: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: Counter[str] = Counter()
+    begin = processors.Named.init
+
+    def init(self: processors.Named) -> None:
+        called["init"] += 1
+        begin(self)
+
+    monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", warm)
+    monkeypatch.setattr(processors.Named, "init", init)
+    monkeypatch.setattr(processors.Named, "close", lambda _: called.update(["close"]))
+    worker = Worker(job(NAMED, fed(tmp_path, ("names", "read"))), tmp_path, (INPUTS, CLASSES))
+    assert worker.run().failure is None
+    assert called["init"] == called["close"] == (1 if warm else len(worker.batches))
 
 
 def test_one_that_waits_for_ever_is_told_what_it_leaves(
