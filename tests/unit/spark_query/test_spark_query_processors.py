@@ -38,6 +38,7 @@ def processor(name: str, **more: Any) -> dict[str, Any]:
 
 BY_KEY = {"groupByKey": "key", "fluxPolicy": "continue"}
 TOTALS = processor("Totals", **BY_KEY, deadLetter="bad")
+ALL = processor("Totals", deadLetter="bad")
 COLUMNAR = processor("Columnar", batchFormat="arrow", **BY_KEY)
 FAILING = processor("Failing", deadLetter="bad", **BY_KEY)
 NAMED = processor("Named")
@@ -349,7 +350,7 @@ def test_what_is_left_goes_on_in_a_job_that_upgrades_whatever_numbers_partitions
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("work", [TOTALS, COLUMNAR], ids=["dicts", "columns"])
+@pytest.mark.parametrize("work", [TOTALS, COLUMNAR, ALL], ids=["dicts", "columns", "no groups"])
 def test_peers_go_on_with_the_state_of_a_processor_on_spark(
     work: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -359,7 +360,7 @@ def test_peers_go_on_with_the_state_of_a_processor_on_spark(
     line.there("read", 100, ends=True)
     last = line.goes_on("peers")
     assert last.completed, last.exceptions
-    assert texts(written(tmp_path)) == on_peers(work)
+    assert texts(written(tmp_path)) == on_peers(COLUMNAR if work is COLUMNAR else TOTALS)
 
 
 @pytest.mark.usefixtures("small_batches")

@@ -50,6 +50,7 @@ class Share:
             self._state = mine[0] if mine else self._state
         self.fold: Fold | None = None
         self._inbox: Inbox | None = None
+        self._closed = False
         held = dict[str, Mark]()
         if self._program.operator is not None and not self._state.over:
             try:
@@ -149,8 +150,9 @@ class Share:
         return [report("held", task, said, origin, number, self.reading)]
 
     def close(self) -> None:
-        """The bucket is left in the middle."""
-        if self.fold is not None:
+        """Nobody works on the bucket any more."""
+        if self.fold is not None and not self._closed:
+            self._closed = True
             self.fold.operator.close()
 
     @property

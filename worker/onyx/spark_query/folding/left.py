@@ -42,6 +42,8 @@ class Waiting(msgspec.Struct):
     """The watermark of its origin before it."""
     count: int
     """The segments of it that are left."""
+    size_bytes: int
+    """The size of the row, as it came."""
     _segments: Segments | None = None
     """These, if they have been needed."""
     _changed: bool = False
@@ -53,11 +55,6 @@ class Waiting(msgspec.Struct):
         if self._segments is None:
             self._segments = segments_of(self.row)
         return self._segments
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the row, as it came."""
-        return len(self.row.payload)
 
     def keep(self, left: Indices) -> None:
         """Only these are left of its segments."""
@@ -102,7 +99,7 @@ class Left:
 
     def add(self, row: Row, segments: Segments, said: Mark) -> Waiting:
         """A row has come."""
-        each = Waiting(self._next, row, said, len(segments), segments)
+        each = Waiting(self._next, row, said, len(segments), len(row.payload), segments)
         self._add(each)
         self._changed[each.number] = each
         return each
@@ -217,4 +214,4 @@ class Left:
         row = Row(*fields)
         row = row._replace(origin=self._numbers.get(row.origin, row.origin))
         mark: Mark = IDLE if said == _IDLE else SILENT if said is None else said
-        return Waiting(number, row, mark, count)
+        return Waiting(number, row, mark, count, len(row.payload))
