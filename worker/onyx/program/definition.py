@@ -61,6 +61,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     words: ClassVar[str]
     """What is at fault when the operator raises, for people."""
 
+    @property
+    def is_in_buckets(self) -> bool:
+        """Whether buckets of a query of Spark share the key groups; else one has all of them."""
+        return self.is_split and self.group_key is not None
+
     def shards(self) -> Shards:
         """What gives the key groups of groups; it knows none that somebody has."""
         return Shards(shard_of if self.is_split else only_shard)

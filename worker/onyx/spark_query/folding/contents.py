@@ -40,7 +40,7 @@ class Contents(msgspec.Struct):
         """The contents of a bucket, to be restored."""
         its, buckets, partitions = program.operator, config.buckets, config.partitions
         assert its is not None, "asked before"
-        if its.group_key is None:  # one bucket has them all
+        if not its.is_in_buckets:
             bucket, buckets = 0, 1
         own = [each for each in range(SHARDS) if each % buckets == bucket] if its.is_split else [0]
         shard_of, ended = its.shards(), set[str]()

@@ -33,7 +33,7 @@ def state_of_query(
     """What the buckets of a task hold of these shards.
 
     Args:
-        split: whether the state is split by key groups; else one bucket has it, whichever.
+        split: whether each bucket has some key groups; else one has all, whichever.
 
     Raises:
         StateError: a chunk is gone or damaged.

@@ -50,7 +50,7 @@ def read_old_state(runtime: Runtime, old: OldJob, shards: frozenset[int]) -> Gat
     )
     if old.query is not None:
         its = runtime.program.operator
-        split = its is None or its.is_split
+        split = its is None or its.is_in_buckets
         found = state_of_query(store, old, old.query, runtime.task, shards, split)
         if old.has_more and any(each.closed for each in found.shards.values()):
             raise UserError(has_ended(runtime.task))
