@@ -217,6 +217,24 @@ def test_windows_over_inputs_without_end_need_their_state_on_the_volume() -> Non
 
 
 @pytest.mark.parametrize(
+    "keeps",
+    [
+        {"processor": "sums:Sums"},
+        {"fn": "sums:add", "state": {"sum": "value"}, "groupByKey": "k", "fluxPolicy": "continue"},
+    ],
+)
+def test_other_states_over_inputs_without_end_need_to_be_on_the_volume(
+    keeps: dict[str, Any],
+) -> None:
+    task, endless = {"name": "sums", "type": "function", **keeps}, {**READ, "options": {}}
+    own = {"settings": {"ONYX_STATE_URL": "/own/state"}}
+    assert found(job(READ, task, SINK, **WHOLE), **SHARED, **own) == []
+    assert found(job(endless, task, SINK, **WHOLE), **SHARED) == []
+    (problem,) = found(job(endless, task, SINK, **WHOLE), **SHARED, **own)
+    assert problem.startswith("spec.catalog[1]: task sums has its state between micro-batches in ")
+
+
+@pytest.mark.parametrize(
     "spec",
     [
         {"spark": None},

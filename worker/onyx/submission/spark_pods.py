@@ -90,11 +90,11 @@ def spark_pods(cluster: Cluster) -> SparkPods | None:
 
 def unseen(job: Job, pods: SparkPods) -> tuple[Problem, ...]:
     """Everything of a job that Spark would not find in these pods; empty when all is right."""
-    return (*_windows(job, pods), *_tasks(job, pods))
+    return (*_states(job, pods), *_tasks(job, pods))
 
 
-def _windows(job: Job, pods: SparkPods) -> Iterator[Problem]:
-    """Windows whose files executors read and write: those by Spark, and all of micro-batches."""
+def _states(job: Job, pods: SparkPods) -> Iterator[Problem]:
+    """States whose files executors read and write: windows by Spark, and all of micro-batches."""
     whole = job.engine == "spark"
     if (whole and not is_unbounded(job)) or pods.state is None or not pods.is_own(_master(job)):
         return
@@ -104,14 +104,23 @@ def _windows(job: Job, pods: SparkPods) -> Iterator[Problem]:
         if not whole and window.engine != "spark":
             continue
         path = at("spec.windows", index)
-        what = "its state between micro-batches" if whole else "its files"
-        yield Problem(
-            path if whole else at(path, "engine"),
-            f"window {window.id} of task {window.task} has {what} in {pods.mounted(pods.state)} "
-            f"(ONYX_STATE_URL), which the executors of OnyxCluster {pods.cluster} do not see",
-            "set spec.data of the cluster, and no other ONYX_STATE_URL than a folder there or "
-            "s3://bucket/prefix; or spec.spark.master: local[*], which runs beside the worker",
-        )
+        what = f"window {window.id} of task {window.task} has"
+        yield _unseen_state(path if whole else at(path, "engine"), what, pods, pods.state, whole)
+    for index, entry in enumerate(job.catalog if whole else ()):
+        if entry.is_stateful:
+            path = at("spec.catalog", index)
+            yield _unseen_state(path, f"task {entry.name} has", pods, pods.state, whole)
+
+
+def _unseen_state(path: str, has: str, pods: SparkPods, state: str, whole: bool) -> Problem:
+    what = "its state between micro-batches" if whole else "its files"
+    return Problem(
+        path,
+        f"{has} {what} in {pods.mounted(state)} (ONYX_STATE_URL), which the executors of "
+        f"OnyxCluster {pods.cluster} do not see",
+        "set spec.data of the cluster, and no other ONYX_STATE_URL than a folder there or "
+        "s3://bucket/prefix; or spec.spark.master: local[*], which runs beside the worker",
+    )
 
 
 def _tasks(job: Job, pods: SparkPods) -> Iterator[Problem]:
