@@ -7,17 +7,24 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from immutables import Map
+from msgspec.structs import replace
 from tests.operator.declaring import condition, declare, phase, reported, started, submitted
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, job
 from tests.operator.workers import Workers
+from tests.support.log.memory_log import MemoryLog
+from tests.support.log.runs import altered
 from tests.support.log.submissions import submit_job
+from tests.unit import test_submission_upgrades
 
-from onyx.ids import GroupId, JobId
+from onyx.client.client import Client
+from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.replica.state import Replica
 from onyx_operator.jobs.spec import read_spec
 from onyx_operator.logs import worker_checks
 from onyx_operator.logs.state import Upgrade
+from onyx_operator.logs.upgrades import upgrade
 
 ANSWER = {"tasks": {"read": "initialize"}}
 
@@ -200,6 +207,20 @@ def test_an_edit_waits_for_a_job_that_is_carrying_over_state(
     take_over(logs, second)
     found = api.wait_for("onyxjobs", "job", after(second))
     assert logs.replica().upgrades(found["status"]["jobId"]) == second
+
+
+def test_an_edit_to_spark_waits_until_nothing_is_in_flight_on_peers() -> None:
+    log = MemoryLog()
+    client, old = Client(log.client(), "balanced"), JobId("a")
+    client.submit(test_submission_upgrades.job("a", plugin="m:feed"))
+    test_submission_upgrades.read(client, "a", documents=0)
+    client.log.put_document("frontier/a/0", b'{"position": 6, "reserved": 7}', None)
+    running = altered(client.replica(), old, allocation=Map({TaskName("in"): (PeerId("p"),)}))
+    new = replace(test_submission_upgrades.job("b", plugin="m:feed"), engine="spark")
+    found = upgrade(client.log, running, new, old)
+    assert "job a has segments in flight" in found.waits
+    client.log.put_document("frontier/a/0", b'{"position": 7, "reserved": 7}', 0)
+    assert not upgrade(client.log, running, new, old).waits
 
 
 def test_what_a_first_version_answers_is_ignored(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from immutables import Map
 from msgspec.structs import replace
 from tests.support.log.memory_log import MemoryLog
+from tests.support.log.runs import altered
 from tests.support.log.vouching import voucher
 
 from onyx.client.client import Client
 from onyx.errors import JobRefused, UserError
-from onyx.ids import JobId
+from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.commands import RegisterPartitions
@@ -150,6 +152,23 @@ def test_answers_without_an_old_job_are_no_upgrade(client: Client) -> None:
     assert alone.upgrade is not None
     with pytest.raises(UserError, match="names no job"):
         upgrades.plan(client.log, client.replica(), alone, alone.upgrade)
+
+
+@pytest.mark.parametrize(("position", "rests"), [(7, True), (6, False)])
+def test_a_job_goes_from_peers_to_spark_when_nothing_is_in_flight(
+    client: Client, position: int, rests: bool
+) -> None:
+    submit(client, "a")
+    read(client, "a", documents=0)
+    at = f'{{"position": {position}, "reserved": 7}}'.encode()
+    client.log.put_document("frontier/a/1", at, None)
+    new = upgrading(replace(job("b", plugin="m:feed"), engine="spark"), "a")
+    assert new.upgrade is not None
+    waiting = client.replica()
+    running = altered(waiting, JobId("a"), allocation=Map({TaskName("in"): (PeerId("p"),)}))
+    for replica, expected in ((running, rests), (waiting, True)):
+        found = upgrades.plan(client.log, replica, new, new.upgrade).problems
+        assert (upgrades.IN_FLIGHT not in found) is expected
 
 
 def test_an_old_job_is_kept_until_its_state_has_been_carried_over(client: Client) -> None:

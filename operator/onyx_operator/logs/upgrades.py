@@ -14,7 +14,7 @@ from onyx_operator.conditions import problem_lines
 from onyx_operator.logs.state import Upgrade
 
 CARRY_OVER_WAIT_S = 1.0
-"""Between two looks whether a job has carried over its state: no event announces that."""
+"""Between two looks whether a job has carried over its state, or rests: no event announces that."""
 
 
 def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> Upgrade:
@@ -36,6 +36,9 @@ def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> Upgrade:
     except UserError as error:
         anew = "another restartNonce runs the new one from its beginning"
         return Upgrade(holder, refusal=f"{error}; {anew}")
+    if found.problems == (upgrades.IN_FLIGHT,):
+        waits = f"job {holder} has segments in flight; the new one upgrades it when nothing comes"
+        return Upgrade(holder, waits=waits, again_in_s=CARRY_OVER_WAIT_S)
     if found.problems:
         return Upgrade(holder, refusal=problem_lines(found.problems))
     return Upgrade(holder, remarks=_remarks(found))

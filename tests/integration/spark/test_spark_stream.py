@@ -21,7 +21,7 @@ from tests.support.spark.session import MASTER
 
 import onyx.spark
 from onyx import api
-from onyx.errors import Unavailable, UserError
+from onyx.errors import JobRefused, Unavailable, UserError
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 from onyx.model.parsing.job import parse_manifest
@@ -109,10 +109,10 @@ def manifest(folder: Path, master: str = MASTER) -> dict[str, Any]:
                  "watermarkKey": "n", "options": {"limit": str(folder / "limit")}},
                 {"name": "double", "type": "function", "fn": f"{MODULE}:double"},
                 {"name": "write", "type": "output", "plugin": "files",
-                 "options": {"path": str(folder / "out"), "format": "jsonl"}},
+                 "options": {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 1}},
                 {"name": "count", "type": "reduce", "groupByKey": "at", "fluxPolicy": "continue"},
                 {"name": "sums", "type": "output", "plugin": "files",
-                 "options": {"path": str(folder / "sums"), "format": "jsonl"}},
+                 "options": {"path": str(folder / "sums"), "format": "jsonl", "rollSeconds": 1}},
             ],
             "windows": [{"id": "w", "task": "count", "type": "fixed", "windowKey": "n",
                          "range": [15, "milliseconds"], "aggregation": "count"}],
@@ -235,38 +235,53 @@ def test_when_its_worker_is_killed_another_one_goes_on_behind_the_last_micro_bat
 
 
 @pytest.mark.slow
-def test_a_job_goes_from_spark_to_spark_and_to_peers_and_each_row_comes_once(
+def test_a_job_goes_from_engine_to_engine_and_each_row_comes_once(
     zookeeper: ZooKeeperServer, folder: Path
 ) -> None:
     on_spark = manifest(folder)
     on_peers = {**on_spark, "spec": {**on_spark["spec"], "engine": "peers"}}
     del on_peers["spec"]["spark"]
     with Cluster(zookeeper.address, folder, folder / f"{MODULE}.py") as cluster:
-        cluster.start_workers(2, 5)
-        old = cluster.submit(on_spark)
+        cluster.start_workers(3, 5)
+        first = cluster.submit(on_spark)
         await_rows(folder, 40)
-        new = cluster.submit_after(on_spark, old)
-        (peer,) = cluster.until(
-            lambda replica: replica.run(new).allocation.get("spark"),  # type: ignore[call-overload]
-            "it has a peer",
-        )
-        worker = cluster.worker_of(peer)
-        group = cluster.group_of(worker)
+        second = cluster.submit_after(on_spark, first)
+        kill_worker_of(cluster, second, "spark")  # while it takes over, or before or behind it
+        allow(folder, 35)
+        await_rows(folder, 70)
+        assert held(cluster, second) == {("a", 30): 5, ("b", 30): 5}
+        third = cluster.submit_after(on_peers, second)
+        cluster.await_ready(third)
         allow(folder, 40)
-        Event().wait(0.5)  # while it takes over, or before or behind it
-        worker.kill()
-        cluster.await_gone([group])
+        kill_worker_of(cluster, third, "count")
         await_rows(folder, 80)
-        assert held(cluster, new) == {("a", 30): 10, ("b", 30): 10}
-        cluster.start_workers(1, 5)
-        last = cluster.submit_after(on_peers, new)
-        cluster.await_ready(last)
-        worker = cluster.worker_of(cluster.replica.run(last).allocation["count"][0])  # type: ignore[index]
-        allow(folder, 50)
-        group = cluster.group_of(worker)
-        worker.kill()
-        cluster.await_gone([group])
+        assert held(cluster, third) == {("a", 30): 10, ("b", 30): 10}
+        last = when_it_rests(cluster, on_spark, third)
         allow(folder, 60)
         cluster.await_completed(last, PATIENCE_S)
     assert rows(folder) == EXPECTED
     assert counts(folder) == COUNTS
+
+
+def kill_worker_of(cluster: Cluster, job: JobId, task: str) -> None:
+    """The worker of one of its peers dies."""
+    peers = cluster.until(
+        lambda replica: replica.run(job).allocation.get(task),  # type: ignore[call-overload]
+        f"{task} of {job} has a peer",
+    )
+    worker = cluster.worker_of(peers[0])
+    group = cluster.group_of(worker)
+    worker.kill()
+    cluster.await_gone([group])
+
+
+def when_it_rests(cluster: Cluster, job: dict[str, Any], old: JobId) -> JobId:
+    """Upgrade a job on peers as soon as nothing is in flight."""
+    for _ in range(int(PATIENCE_S)):
+        try:
+            return cluster.submit_after(job, old)
+        except JobRefused as refused:
+            if "segments in flight" not in str(refused):
+                raise
+            Event().wait(1.0)
+    raise AssertionError(f"job {old} never came to rest")

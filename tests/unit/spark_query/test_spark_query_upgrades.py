@@ -177,6 +177,39 @@ def test_state_and_parts_may_be_in_a_bucket(
     line.check()
 
 
+def rest(job: EngineBench) -> None:
+    """Nothing comes for some seconds."""
+    run(job, 400)
+
+
+def test_a_job_goes_from_spark_to_peers_and_back(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    for engine, rows in (("spark", 8), ("peers", 16), ("spark", ROWS)):
+        if line.jobs:
+            rest(line.jobs[-1])
+        line.there(rows, ends=rows == ROWS)
+        job = line.goes_on(engine)
+        job.settle()
+    assert job.completed, job.exceptions
+    line.check()
+
+
+def test_what_is_in_flight_on_peers_is_for_peers(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    line.there(ROWS)
+    run(line.goes_on("peers"), 30)
+    refused = line.goes_on("spark")
+    refused.settle()
+    assert "segments at task" in refused.exceptions[0]["detail"]
+    assert "in flight, and a query of Spark cannot" in refused.exceptions[0]["detail"]
+    line.jobs.pop()
+    line.there(ROWS, ends=True)
+    last = line.goes_on("peers")
+    last.settle()
+    assert last.completed, last.exceptions
+    line.check()
+
+
 class Dying:
     """The writes of a process to log and store, which dies before one of them or behind it."""
 
@@ -342,7 +375,9 @@ def test_what_is_initialized_begins_anew_and_the_rest_goes_on(engine: str, tmp_p
 def test_a_line_of_jobs_of_which_any_task_may_die_at_any_time(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     line, rows = Line(tmp_path, columns=bool(seed % 2)), 0
-    for engine in ("spark", "spark", "peers", "peers"):
+    for engine in ("spark", "peers", "spark", "peers"):
+        if engine == "spark" and line.jobs:
+            rest(line.jobs[-1])
         job = line.goes_on(engine)
         for _ in range(3):
             rows = min(ROWS - 1, rows + chance.randrange(4))
@@ -350,8 +385,7 @@ def test_a_line_of_jobs_of_which_any_task_may_die_at_any_time(seed: int, tmp_pat
             run(job, chance.randrange(30))
             job.crash(chance.choice(sorted(job.tasks.values(), key=lambda task: task.peer)))
             run(job, chance.randrange(60))
-        if engine == "spark":  # what has not carried over yet is not upgraded
-            job.settle()
+        job.settle()  # what has not carried over yet is not upgraded
     line.there(ROWS, ends=True)
     job.settle()
     assert job.completed, job.exceptions

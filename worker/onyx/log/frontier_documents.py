@@ -17,6 +17,8 @@ from onyx.structs import UNREADABLE, prepared
 @prepared
 class _Frontier(msgspec.Struct):
     position: int
+    reserved: int = 0
+    exhausted: bool = False
 
 
 def completed_position(log: LogReader, job: JobId, partition: int) -> int | None:
@@ -26,10 +28,25 @@ def completed_position(log: LogReader, job: JobId, partition: int) -> int | None
     Raises:
         Unavailable: the log cannot be reached.
     """
+    found = _read(log, job, partition)
+    return None if found is None else found.position
+
+
+def is_at_rest(log: LogReader, job: JobId, partition: int) -> bool:
+    """Whether all that was read of a partition is complete, and nothing is being read. Blocks.
+
+    Raises:
+        Unavailable: the log cannot be reached.
+    """
+    found = _read(log, job, partition)
+    return found is None or found.exhausted or found.reserved <= found.position
+
+
+def _read(log: LogReader, job: JobId, partition: int) -> _Frontier | None:
     document = log.get_document(job_documents.frontier(job, partition))
     if document is None:
         return None
     try:
-        return msgspec.json.decode(document.data, type=_Frontier).position
+        return msgspec.json.decode(document.data, type=_Frontier)
     except UNREADABLE:  # which the task says that reads the partition
         return None

@@ -17,9 +17,9 @@ from onyx.spark.compiler.edges import above, all_above, below
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.folding.left import AWAY
 from onyx.spark_query.micro_batches import Reached
-from onyx.spark_query.outlet import bucket_of
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
+from onyx.state.buckets import bucket_of
 from onyx.windows.units import standard
 from onyx.windows.watermarks import IDLE, SILENT, TIME_MS_MIN, ChannelMarks, Mark, Rising
 

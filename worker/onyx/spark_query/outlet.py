@@ -4,8 +4,6 @@ that has their group.
 
 from __future__ import annotations
 
-from zlib import crc32
-
 import numpy as np
 
 from onyx.flow.batch import U64, Segments, format_of, take
@@ -14,6 +12,7 @@ from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.mixed import of_runs, pieces_of
 from onyx.spark.compiler.plan import Exchange, Plan
 from onyx.spark_query.rows import Ending, Row, segments_row
+from onyx.state.buckets import bucket_of
 
 GATHERED_MAX = 2_048
 """Segments for one bucket that are gathered before they become a row."""
@@ -190,8 +189,3 @@ def _together(parts: list[Segments]) -> list[Segments]:
     if len(set(map(format_of, parts))) > 1:
         return parts
     return [segments for _, segments in pieces_of(of_runs(parts))]
-
-
-def bucket_of(task: str, buckets: int) -> int:
-    """The bucket of a task that is not grouped: spread over all by its name."""
-    return crc32(task.encode()) % buckets

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Mapping
+from zlib import crc32
 
 from onyx.errors import StateError
 from onyx.state.chunk_codec import (
@@ -27,6 +28,11 @@ from onyx.storage.interface import BlobStore
 
 ChunkShards = list[tuple[int, StoredShard]]
 """What a chunk says of shards, by their numbers."""
+
+
+def bucket_of(task: str, buckets: int) -> int:
+    """The bucket of a task that is not grouped: spread over all by its name."""
+    return crc32(task.encode()) % buckets
 
 
 def new_name(batch: int, bucket: int) -> str:
@@ -55,6 +61,17 @@ def write_bucket(
     if not store.create(path, data):
         raise StateError(f"state chunk {path} is there already, with other bytes")
     return name, len(data)
+
+
+def first_chunk(
+    store: BlobStore, folder: TaskFolder, bucket: int, shards: Mapping[int, ShardChange]
+) -> tuple[tuple[str, int], ...]:
+    """Write what a bucket begins with, if there is anything; the chunks that a commit names."""
+    there = {number: each for number, each in shards.items() if each.records or each.keys}
+    if not there:
+        return ()
+    data = encode_bucket(folder, 0, bucket, Kind.SNAPSHOT, there)
+    return (write_bucket(store, folder, 0, bucket, data),)
 
 
 def read_bucket(

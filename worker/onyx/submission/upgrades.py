@@ -7,9 +7,12 @@ from it.
 
 from __future__ import annotations
 
-from onyx.errors import UserError
+from msgspec.structs import replace
+
+from onyx.errors import Problem, UserError
 from onyx.ids import JobId
 from onyx.log import job_documents
+from onyx.log.frontier_documents import is_at_rest
 from onyx.log.interface import LogReader
 from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.mapping import stored_job
@@ -58,7 +61,26 @@ def plan(
             f"job {old} has not carried over the state of job {older} yet: wait until it runs, or "
             f"kill it and upgrade {older}"
         )
-    return plan_of(stored_job(log.get_chunk(digest), old), job, upgrade)
+    manifest = stored_job(log.get_chunk(digest), old)
+    found = plan_of(manifest, job, upgrade)
+    if job.engine == "spark" and manifest.engine != "spark" and not _rests(log, replica, old):
+        found = replace(found, problems=(*found.problems, IN_FLIGHT))
+    return found
+
+
+IN_FLIGHT = Problem(
+    "spec.engine",
+    "is spark, and the old job has segments in flight on peers, which a query cannot recognize",
+    "try it again when its inputs are quiet and all is published; or let the engine be peers",
+)
+"""A problem that may soon be over."""
+
+
+def _rests(log: LogReader, replica: Replica, job: JobId) -> bool:
+    """Whether nothing is in flight of what inputs have read, as far as their frontiers say it; or
+    nobody works on the job: then it comes to rest no more. Whoever reads the state looks again."""
+    partitions = jobs.input_partitions(replica, job) if replica.run(job).allocation else []
+    return all(is_at_rest(log, job, each) for each in partitions)
 
 
 def state_holder(log: LogReader, replica: Replica, job: JobId) -> JobId:

@@ -166,9 +166,9 @@ def window_doubt(old: Window, new: Window) -> Doubt | None:
 
 def path_doubt(old: Job, new: Job, task: str) -> Doubt | None:
     """Replayed segments are recognized by ids, and an id is made of the path that a segment takes
-    from the input to the task. On another path replayed segments get new ids. Of what ran on Spark
-    nothing is in flight."""
-    if new.guarantee != "exactly-once" or old.engine == "spark":
+    from the input to the task. On another path replayed segments get new ids. Where one of the jobs
+    is on Spark nothing is in flight."""
+    if new.guarantee != "exactly-once" or "spark" in (old.engine, new.engine):
         return None
     if old.guarantee != "exactly-once":
         why = f"the old job is {old.guarantee}, so in-flight segments may count twice"

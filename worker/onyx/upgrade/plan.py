@@ -117,9 +117,6 @@ class _Planning:
             what = "the old job is one query on Spark, which holds nothing before its end"
             hint = "submit it without an upgrade"
             self._problems.append(Problem("spec.upgrade.from", what, hint))
-        if self._new.engine == "spark" and self._old.engine != "spark":
-            what = "is spark, and the old job runs on peers, whose state is not carried to Spark"
-            self._problems.append(Problem("spec.engine", what, "let it be peers"))
 
     def _source_or_sink(self, name: str) -> None:
         before, after = self._before.get(name), self._new.entry(name)

@@ -36,5 +36,5 @@ def build_driver(assignment: Assignment, job: Job) -> Driver:
         Leftovers(middles, incarnation),
         Counts(tasks, partial(services.metrics, job_id, job)),
         states,
-        carry_over=carry_over_query(assignment, job),
+        carry_over=carry_over_query(assignment, job, request.spark_conf),
     )

@@ -21,32 +21,36 @@ from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.spark.driver.committed import Committed, close
 from onyx.spark.driver.request import BucketState, Held
-from onyx.state.buckets import encode_bucket, read_buckets, write_bucket
-from onyx.state.chunk_codec import Kind
-from onyx.state.chunks import ShardChange
+from onyx.state.buckets import first_chunk, read_buckets
 from onyx.state.names import TaskFolder
 from onyx.state.opening import state_location
 from onyx.state.reading import THREADS
 from onyx.state.sharing import check_shared
 from onyx.storage.interface import BlobStore
+from onyx.task.driver.from_peers import AT_ONCE_MS, carried_from_peers
 from onyx.task.parts.assignment import Assignment
 from onyx.task.recovery.carry_over import translated
 from onyx.task.recovery.old_job import Planned, planned
 from onyx.task.recovery.old_query import publish_committed
 from onyx.upgrade.compatibility import windowed
 
-AT_ONCE_MS = 0
-"""A timer of each bucket: the first micro-batch begins though nothing may have come, and finds out
-when those of the new job are due."""
 
+def carry_over_query(
+    assignment: Assignment, job: Job, conf: Mapping[str, str]
+) -> Callable[[], Committed] | None:
+    """Gives what the job begins with; None if it upgrades none.
 
-def carry_over_query(assignment: Assignment, job: Job) -> Callable[[], Committed] | None:
-    """Gives what the job begins with; None if it upgrades none."""
+    Args:
+        conf: the settings of its Spark.
+    """
     if assignment.services.replica().upgrades(assignment.job_id) is None:
         return None
 
     def carry_over() -> Committed:
         old = planned(assignment, job)
+        if old.job.engine != "spark":
+            positions, held = carried_from_peers(assignment, job, old, conf)
+            return Committed("", {}, {}, positions=tuple(positions), held=held, over=False)
         query = close(assignment.services.log, old.id, by=assignment.job_id)
         publish_committed(assignment, old, query)
         positions = [each for each in query.positions if old.plan.carries("input", each.task)]
@@ -80,7 +84,7 @@ def _copied(
     found, state = read_buckets(store, folder, names, range(SHARDS)), translated(old, job, its.task)
     return replace(
         its,
-        files=_first_chunk(
+        files=first_chunk(
             store,
             TaskFolder(job_id, its.task),
             its.bucket,
@@ -88,14 +92,3 @@ def _copied(
         ),
         due_ms=AT_ONCE_MS,
     )
-
-
-def _first_chunk(
-    store: BlobStore, folder: TaskFolder, bucket: int, shards: Mapping[int, ShardChange]
-) -> tuple[tuple[str, int], ...]:
-    """Write what a bucket begins with, if there is anything."""
-    there = {number: each for number, each in shards.items() if each.records or each.keys}
-    if not there:
-        return ()
-    data = encode_bucket(folder, 0, bucket, Kind.SNAPSHOT, there)
-    return (write_bucket(store, folder, 0, bucket, data),)

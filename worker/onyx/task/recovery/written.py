@@ -6,7 +6,7 @@ is ready, so nothing that was committed is lost, and nothing is written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -15,14 +15,15 @@ from msgspec.structs import replace
 from onyx.errors import UserError
 from onyx.keystate.records import StagedOutput
 from onyx.plugins.options import alike, own_options
-from onyx.plugins.protocol import Token, TransactionalOutput
+from onyx.plugins.protocol import PluginContext, Token, TransactionalOutput
 from onyx.state.recovery import CarriedOver, CarryOver
 from onyx.state.shard_state import ShardState
 from onyx.task.channels.wiring import commits
 from onyx.task.parts.runtime import Runtime
 from onyx.task.plugin_context import plugin_context
-from onyx.task.recovery.old_job import OldJob, old_job
+from onyx.task.recovery.old_job import Planned, old_job
 from onyx.task.recovery.old_state import NOTHING, carried_over, read_old_state
+from onyx.task.services import Services
 
 
 def carry_over_written(runtime: Runtime) -> CarryOver | None:
@@ -36,7 +37,8 @@ def carry_over_written(runtime: Runtime) -> CarryOver | None:
         if not old.plan.carries("output", runtime.task) or not commits(old.job, runtime.task):
             return NOTHING
         found = read_old_state(runtime, old, shards)
-        _finish(runtime, old, last_tokens(found.shards.values()))
+        tokens = last_tokens(found.shards.values())
+        finish(runtime.services, old, runtime.task, plugin_context(runtime), tokens)
         return carried_over(found, old, {})
 
     return carry_over
@@ -55,20 +57,26 @@ def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
     return lasts
 
 
-def _finish(runtime: Runtime, old: OldJob, tokens: list[Token]) -> None:
-    """Publish what the old job has committed, where it has written it. That calls no function of
-    the user, so functions that only the old job named may be gone."""
-    entry = old.job.entry(runtime.task)
+def finish(
+    services: Services, old: Planned, task: str, context: PluginContext, tokens: Sequence[Token]
+) -> None:
+    """Publish what an output of the old job has committed, where it has written it. That calls no
+    function of the user, so functions that only the old job named may be gone.
+
+    Args:
+        context: of the output in the new job.
+    """
+    entry = old.job.entry(task)
     if not tokens or entry.plugin is None:
         return
     context = replace(
-        plugin_context(runtime),
+        context,
         job=old.id,
         options=own_options(entry),
         alike=alike(old.job, entry),
         resolve=_uncalled,
     )
-    output = runtime.services.build_output(entry.plugin, context)
+    output = services.build_output(entry.plugin, context)
     assert isinstance(output, TransactionalOutput), "it has committed"
     with closing(output):
         for token in tokens:

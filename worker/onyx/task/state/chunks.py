@@ -18,6 +18,9 @@ from onyx.task.state.runs import Placed
 Columns = tuple[Numbers, Numbers]
 """Roots, and ids or values."""
 NO_COLUMNS = np.empty(0, dtype=np.uint64)
+SETTLED_S = 2.0
+"""After which the log says which emissions are complete, though nothing else changes: whoever goes
+on need not send them again, and a job on Spark cannot."""
 QUIET_S = 0.003
 """Without anything to read for so long, an input may be waiting for acks, or be at its end."""
 
@@ -42,6 +45,7 @@ class ChunkPace:
         """When such a moment was seen first with as much."""
         self._rested_s = 0.0
         self._not_before_s = 0.0
+        self._settle_s: float | None = None
 
     @property
     def nothing_waits(self) -> bool:
@@ -54,6 +58,11 @@ class ChunkPace:
         if self._due_s is None:
             self._due_s = self._clock.monotonic_s() + self._settings.chunk_interval_s
 
+    def settled(self) -> None:
+        """Emissions are complete of which the log does not say that."""
+        if self._settle_s is None:
+            self._settle_s = self._clock.monotonic_s() + SETTLED_S
+
     def due(self, idle: bool, at_once: bool) -> bool:
         """Whether a chunk is due.
 
@@ -62,7 +71,8 @@ class ChunkPace:
             at_once: whatever has changed is.
         """
         if self._due_s is None:
-            return False
+            settles = self._settle_s
+            return idle and settles is not None and self._clock.monotonic_s() >= settles
         if at_once or self._gathered >= self._settings.chunk_segments_max:
             return True
         now_s = self._clock.monotonic_s()
@@ -76,7 +86,7 @@ class ChunkPace:
         self._not_before_s = now_s + rest_s
         self._rested_s = now_s + self._settings.chunk_interval_s
         self._gathered = self._seen = 0
-        self._due_s = None
+        self._due_s = self._settle_s = None
 
     def _rests(self, now_s: float) -> bool:
         """Whether an idle moment is more than one between two batches."""

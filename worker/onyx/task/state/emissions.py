@@ -192,8 +192,8 @@ class Emissions:
                 break
         return [(child, self._batch(found)) for (child, _), found in parts.items()]
 
-    def complete(self, roots: Numbers) -> None:
-        """Trees that are complete."""
+    def complete(self, roots: Numbers) -> bool:
+        """Trees that are complete; True when the log does not know of some that are settled."""
         for number, part in cut(roots, PARTITION_SHIFT):
             shard, there = self._of_partition(number)
             if there is None or there.window is None:
@@ -203,6 +203,7 @@ class Emissions:
             if there.window.frontier > before:
                 self._settled[shard] = there.window.frontier
                 self.held_bytes -= there.kept.forget(there.window.frontier)
+        return bool(self._settled)
 
     def is_complete(self, span: Span) -> bool:
         """Whether all of these are complete."""

@@ -189,6 +189,11 @@ class StateKeeper:
         settled, self._settled = self._settled, {}
         return settled
 
+    def complete(self, roots: Numbers) -> None:
+        """Trees of emissions are complete."""
+        if self.emissions.complete(roots):
+            self._pace.settled()
+
     def forget(self, frontiers: dict[int, int]) -> None:
         """Nothing below these positions of their partitions comes again."""
         if self.state.applied is not None:

@@ -123,4 +123,4 @@ def complete(keeper: StateKeeper, message: Completions) -> None:
     if message.retries_max:
         keeper.emissions.force_retry(message.roots, message.retries_max)
     else:
-        keeper.emissions.complete(message.roots)
+        keeper.complete(message.roots)
