@@ -167,6 +167,28 @@ class Heard(Processor):
         self.marks = max(value for _, value in inbox.drain())
 
 
+class Patient(Processor):
+    """Sends a beat whenever it may, and takes an item behind the fourth one."""
+
+    def init(self) -> None:
+        self.beats = 0
+
+    def try_process(self) -> bool:
+        if not self.try_emit({"beat": self.beats}):
+            return False
+        self.beats += 1
+        return True
+
+    def process_item(self, ordinal: int, item: Any) -> bool:
+        return self.beats > 4 and self.try_emit({"v": item["v"]})
+
+    def save_to_snapshot(self) -> bool:
+        return self.outbox.offer_to_snapshot(0, self.beats)
+
+    def restore_from_snapshot(self, inbox: Inbox[tuple[int, int]]) -> None:
+        ((_, self.beats),) = inbox.drain()
+
+
 class Never(Processor):
     """Leaves everything."""
 

@@ -21,6 +21,7 @@ from tests.support.spark.stream import Worker, written
 from onyx.ledger.retry_delay import DEFAULT
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
+from onyx.operators.processor import processor_states
 from onyx.processors import Inbox
 from onyx.spark_query.folding import inbox, kept_states
 from onyx.spark_query.retrying import Retrying
@@ -275,6 +276,40 @@ def test_each_processor_that_has_begun_is_closed(
     worker = Worker(job(NAMED, fed(tmp_path, ("names", "read"))), tmp_path, (INPUTS, CLASSES))
     assert worker.run().failure is None
     assert called["init"] == called["close"] == (1 if warm else len(worker.batches))
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_one_that_waits_for_the_time_gets_it_though_nothing_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor_states, "TRIED_EVERY_MS", 0)
+    read = fed(tmp_path, ("read",))
+    feed(tmp_path / "read", {"a": EVENTS}, 3)
+    worker = Worker(job(processor("Patient"), read), tmp_path, (INPUTS, CLASSES))
+    worker.dies = lambda batch: "behind it" if batch.number in (2, 5) else ""
+    for _ in range(2):
+        worker.run()
+    assert [each.number for each in worker.batches] == [1, 2, 3, 4, 5]
+    assert {each.positions[0].position for each in worker.batches} == {3}
+    rows = written(tmp_path)
+    assert sorted(each["v"] for each in rows if "v" in each) == [0, 1, 2]
+    beats = sorted(each["beat"] for each in rows if "beat" in each)
+    assert beats == list(range(len(beats)))
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_job_that_drains_takes_what_is_left(tmp_path: Path) -> None:
+    worker = Worker(job(NAMED, fed(tmp_path, ("names", "read"))), tmp_path, (INPUTS, CLASSES))
+    for name, rows in SEGMENTS.items():
+        feed(tmp_path / name, {"a": rows}, 9)
+    worker.dies = lambda batch: "behind it" if batch.number == 2 else ""
+    worker.run()
+    assert not written(tmp_path)
+    reply = worker.run(draining=True)
+    assert reply.failure is None, reply.failure
+    assert texts(written(tmp_path)) == texts(
+        [{**each, "name": each["key"].upper()} for each in EVENTS[:9]]
+    )
 
 
 def test_one_that_waits_for_ever_is_told_what_it_leaves(
