@@ -294,6 +294,25 @@ def test_two_streams_meet_behind_a_shuffle_which_hears_every_watermark() -> None
     assert "paid: join, brings orders and payments together, watermarks of every batch" in lines
 
 
+PROCESSED = """
+  workflow: [[a, named], [b, named], [named, print]]
+  catalog:
+    - {name: a, type: input, plugin: files, options: {path: names.jsonl}}
+    - {name: b, type: input, plugin: files, options: {path: orders.jsonl}}
+    - {name: named, type: function, processor: "shop:Named"}
+    - {name: print, type: output, plugin: stdout}
+"""
+
+
+def test_a_processor_is_behind_a_shuffle_that_keeps_its_parents_apart_and_says_ends() -> None:
+    made = job(PROCESSED)
+    (named,) = compile_job(made).exchanges
+    assert (named.key, named.apart, named.ends, named.always) == (None, ("a", "b"), True, True)
+    lines = [line.strip() for line in render(compile_job(made), made).splitlines()]
+    assert lines.count("shuffle to named in fragment 1, all to one bucket") == 2
+    assert "named: function, shop:Named on dicts, keeps a and b apart" in lines
+
+
 TRACKED = JOINED.replace("[read, both], ", "").replace(
     """{name: both, type: join, left: {task: totals, key: shop, at: at},
        right: {task: read, key: shop, at: at}, range: [1, hour]}""",
