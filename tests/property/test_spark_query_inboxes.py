@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.spark.inputs import feed
+from tests.support.spark.query import Frames
 from tests.support.spark.stream import Worker, written
 
 from onyx.ledger.retry_delay import DEFAULT
@@ -80,6 +81,7 @@ def spec(folder: Path, work: dict[str, Any]) -> dict[str, Any]:
     st.sampled_from([{}, {"batchSize": 1}, {"batchSize": 3}]),
     limits(),
     DIES,
+    st.integers(0, 1),
 )
 @settings(max_examples=examples(60), deadline=None)
 def test_each_item_is_taken_once_and_none_behind_its_time(
@@ -88,6 +90,7 @@ def test_each_item_is_taken_once_and_none_behind_its_time(
     size: dict[str, Any],
     limits: dict[str, Any],
     deaths: dict[int, str],
+    repeats: int,
 ) -> None:
     given_rows = {edge: rows(edge, its) for edge, its in zip(EDGES, parts, strict=True)}
     with tempfile.TemporaryDirectory() as name, ExitStack() as patched:
@@ -97,7 +100,7 @@ def test_each_item_is_taken_once_and_none_behind_its_time(
         patched.enter_context(mock.patch.object(Retrying.__init__, "__defaults__", no_rest))
         for edge, its in given_rows.items():
             feed(Path(name) / edge, its, 100, ends=True)
-        made = run(Path(name), {**groups, **size}, dict(deaths))
+        made = run(Path(name), {**groups, **size}, dict(deaths), Frames(repeats=repeats))
     expected = [
         {**row, "edge": number, "late": False}
         for number, edge in enumerate(EDGES)
@@ -113,16 +116,18 @@ def test_each_item_is_taken_once_and_none_behind_its_time(
         assert sum(ended) == sum(map(len, given_rows[edge].values()))
 
 
-def run(folder: Path, work: dict[str, Any], deaths: dict[int, str]) -> list[dict[str, Any]]:
+def run(
+    folder: Path, work: dict[str, Any], deaths: dict[int, str], frames: Frames
+) -> list[dict[str, Any]]:
     """What the job writes, though its worker dies at these micro-batches."""
     head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "chosen"}}
     job = parse_manifest(json.dumps({**head, "spec": spec(folder, work)}).encode())
     worker = Worker(job, folder, (INPUTS, CLASSES, FUNCTIONS))
     for number, when in sorted(deaths.items()):
         worker.dies = lambda batch, n=number, w=when: w if batch.number == n else ""  # type: ignore[misc]
-        worker.run()
+        worker.run(frames)
     worker.dies = lambda batch: ""
-    reply = worker.run()
+    reply = worker.run(frames)
     assert reply.failure is None, reply.failure
     return written(folder)
 
