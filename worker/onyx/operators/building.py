@@ -26,7 +26,7 @@ from onyx.joins.reading import Reading
 from onyx.joins.table import Table
 from onyx.model.job import EMPTY, CatalogEntry, Job
 from onyx.model.tables import read_of
-from onyx.model.workflow import children, receivers
+from onyx.model.workflow import children, loop_of, receivers
 from onyx.operators.table import definition_of
 from onyx.program.program import Program, Routes
 from onyx.sql.batches import Query
@@ -121,7 +121,8 @@ def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
 def _routes(job: Job, entry: CatalogEntry, resolve: Resolve) -> Routes:
     below, apart = children_of(job, entry.name), set_apart(job, entry.name)
     conditions = compile_conditions(job, entry.name, resolve)
-    own_conditions = _own_conditions(entry, conditions, below)
+    apart_from_trees = entry.state is not None and not loop_of(job, entry.name)
+    own_conditions = _own_conditions(entry, conditions, below, apart_from_trees)
     exceptional = own_conditions is not None and bool(own_conditions.exceptional)
     return Routes(
         conditions=conditions,
@@ -135,12 +136,12 @@ def _routes(job: Job, entry: CatalogEntry, resolve: Resolve) -> Routes:
 
 
 def _own_conditions(
-    entry: CatalogEntry, conditions: Conditions | None, below: tuple[str, ...]
+    entry: CatalogEntry, conditions: Conditions | None, below: tuple[str, ...], keeps: bool
 ) -> Conditions | None:
     """The conditions of a task whose segments go nowhere (outputs, stages of Spark, reduce tasks,
-    processors and functions with state): exceptions only."""
+    processors and, unless they are in a loop, functions with state): exceptions only."""
     sends = entry.type in ("input", "function")
-    goes_on = sends and not (entry.stage or entry.state or entry.processor)
+    goes_on = sends and not (entry.stage or keeps or entry.processor)
     return conditions if goes_on else (conditions or everything_to(below)).of_exceptions()
 
 

@@ -32,6 +32,8 @@ class Needs(NamedTuple):
     """What comes to the task goes no further: only what the operator emits does."""
     answers: bool = True
     """What it emits belongs to the requests that have brought the segments."""
+    in_trees: bool = False
+    """What it makes of a segment goes on in the tree of that, when it is durable."""
     engine: bool = False
     """Another engine keeps a part of the state in files."""
 

@@ -124,6 +124,9 @@ class Operator(ABC):
         """The state is restored, and batches may come."""
         self.program, self.keeper = program, keeper
 
+    def forget(self, frontiers: Mapping[int, int]) -> None:
+        """Nothing below these positions of their partitions comes again."""
+
     # --- a batch ----------------------------------------------------------------------------------
 
     def apply(self, work: BatchWork, examined: bool, answering: Answering = NOBODY) -> None:

@@ -95,6 +95,11 @@ class Program(msgspec.Struct, frozen=True):
         return bool(self.lifecycles.hooks) or self.routes.conditions is not None
 
 
+def goes_on_in_trees(program: Program) -> bool:
+    """Whether what the operator of a task makes of a segment goes on in the tree of that."""
+    return program.operator is not None and program.operator.needs.in_trees
+
+
 def event_of(peer: PeerId, job_id: JobId, job: Job, entry: CatalogEntry) -> Event:
     """What the user's functions get, before anything is built.
 

@@ -89,7 +89,7 @@ _APPLIED: Table = (
 )
 _WRITTEN: Table = (Row(Phase.SEND), Row(Phase.WRITE_BATCH, waits=True), Row(Phase.AFTER_BATCH))
 _RESUMED: Table = (Row(Phase.RESUME, waits=True),)
-_ASSIGNED: Table = (Row(Phase.ASSIGN_WINDOWS),)
+_ASSIGNED: Table = (Row(Phase.ASSIGN_WINDOWS, waits=True),)
 _SEALED: Table = (Row(Phase.SEAL, waits=True),)
 
 TABLES: Mapping[Kind, Table] = MappingProxyType(

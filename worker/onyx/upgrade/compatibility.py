@@ -15,7 +15,7 @@ from onyx.model.plugins import (
     takes_requests,
 )
 from onyx.model.state_types import parse_state_type
-from onyx.model.workflow import ancestors, children, ordered_parents, stateful_tasks
+from onyx.model.workflow import ancestors, children, loop_of, ordered_parents, stateful_tasks
 from onyx.windows.units import standard
 
 
@@ -110,6 +110,7 @@ def task_doubt(old: Job, new: Job, task: str) -> Doubt | None:
         or _ordinals_differ(old, new, task)
         or _state_doubt(before.state or {}, after.state or {})
         or _join_doubt(before, after)
+        or _loop_doubt(old, new, task)
     )
 
 
@@ -127,6 +128,14 @@ def _ordinals_differ(old: Job, new: Job, task: str) -> Doubt | None:
         return None
     before, after = (ordered_parents(each.workflow, task) for each in (old, new))
     return _differs("order of the tasks upstream", before, after)
+
+
+def _loop_doubt(old: Job, new: Job, task: str) -> Doubt | None:
+    """In a loop what was made of a segment waits for that to come again, under numbers of the old
+    job."""
+    if any(loop_of(each, task) for each in (old, new)):
+        return Doubt("it is in a loop, and what goes round there belongs to one job")
+    return None
 
 
 def _join_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:

@@ -158,9 +158,10 @@ class CatalogEntry(Work, frozen=True):
         Key(
             allowed_for=("function",),
             restriction="The task itself or one upstream of it. Needs lapsMax, and a flow "
-            "condition that names it. All tasks in between are functions without windows, state or "
-            "stage, and in no other loop; with engine: spark none is grouped. Not with guarantee: "
-            "at-most-once.",
+            "condition that names it. All tasks in between are functions without windows, "
+            "processor or stage, and in no other loop; functions with state need guarantee: "
+            "exactly-once, and have neither onTimer nor batchFormat: arrow; with engine: spark "
+            "none is grouped. Not with guarantee: at-most-once.",
         ),
     ] = None
     """Task that gets segments of this one again: those for which a flow condition of this task

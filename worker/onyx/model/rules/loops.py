@@ -11,7 +11,6 @@ from onyx.model.workflow import ancestors, between
 _LOST = "nobody would know when it has come to its end"
 _UNHEARD = "tasks behind a loop wait for all that comes to where it begins"
 _AROUND = "let the loop begin behind it, or end before it"
-_BY_TIMER = f"call a function with state again by a timer of its group (onTimer); or {_AROUND}"
 _SHUFFLED = f"run the job on peers, or {_AROUND}"
 
 
@@ -65,7 +64,11 @@ def check_loops(spec: Draft, path: str, report: Report) -> None:
             seen[task] = name
             by_spark = good(spec, "engine") == "spark"
             if task in tasks:
-                against, hint = _against(tasks[task][0], task in stateful, by_spark)
+                draft = tasks[task][0]
+                keeps = task in stateful and "state" not in draft
+                against, hint = _against(draft, keeps, by_spark)
+                if "state" in draft and not against:
+                    against, hint = _against_state(draft, good(spec, "guarantee"))
                 if against:
                     report.add(where, f"makes a loop over {task}, {against}", hint)
 
@@ -76,13 +79,27 @@ def _against(draft: Draft, stateful: bool, by_spark: bool) -> tuple[str, str]:
     if kind not in (None, "function"):
         return f"which is of type {kind}: only functions may be in one", _AROUND
     if stateful:
-        what = "which has windows or state: what it sends begins anew, and would wait for itself"
-        return what, _BY_TIMER
+        what = "which has windows or a processor: what it sends begins anew, and would wait for "
+        return f"{what}itself", _AROUND
     if any(good(draft, field) is not None for field in STAGES):
         return "which is a stage of Spark: it runs when all has come", _AROUND
     if by_spark and is_grouped(draft):
         what = "which is grouped: on Spark nothing goes back over a shuffle"
         return what, _SHUFFLED
+    return "", ""
+
+
+def _against_state(draft: Draft, guarantee: str | None) -> tuple[str, str]:
+    """Why a function with state cannot be in a loop: it could be another one."""
+    if "on_timer" in draft:
+        what = "which has onTimer: what a timer makes is of no segment, so nobody waits for its end"
+        return what, f"set timers in another task; or {_AROUND}"
+    if good(draft, "batch_format") == "arrow":
+        what = "which has state and batchFormat: arrow: what it has made of a row is not kept"
+        return what, f"remove batchFormat; or {_AROUND}"
+    if guarantee != "exactly-once":
+        what = "which has state: what comes once more is known by its id only under exactly-once"
+        return what, f"choose guarantee: exactly-once; or {_AROUND}"
     return "", ""
 
 

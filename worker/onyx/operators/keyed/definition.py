@@ -10,8 +10,8 @@ from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.requests import asked_for
 from onyx.model.state_types import StateType, parse_state_type
-from onyx.model.workflow import sources_above
-from onyx.program.definition import Definition
+from onyx.model.workflow import loop_of, sources_above
+from onyx.program.definition import Definition, Needs
 
 
 class KeyedFunction(Definition, frozen=True, kw_only=True):
@@ -23,8 +23,8 @@ class KeyedFunction(Definition, frozen=True, kw_only=True):
     on_timer: Callable[..., Any] | None
     on_timer_name: str = ""
     tells_apart: bool = False
-    """Whether it is noted what was made of which segment: what becomes of it further on is of use
-    to the request that has brought the segment."""
+    """Whether it is noted what was made of which segment: in a loop, and where what becomes of it
+    further on is of use to the request that has brought the segment."""
 
     words = "state"
 
@@ -40,6 +40,7 @@ def keyed_function(job: Job, task: str, resolve: Resolve) -> KeyedFunction | Non
         return None
     group_key = key_getter(entry, resolve)
     assert group_key is not None, "the rules ask for groups"
+    in_loop = bool(loop_of(job, task))
     return KeyedFunction(
         task=task,
         states={name: parse_state_type(each) for name, each in entry.state.items()},
@@ -49,5 +50,6 @@ def keyed_function(job: Job, task: str, resolve: Resolve) -> KeyedFunction | Non
         fed_by=frozenset(sources_above(job, task)),
         on_timer=None if entry.on_timer is None else resolve(entry.on_timer),
         on_timer_name=entry.on_timer or "",
-        tells_apart=task in asked_for(job),
+        tells_apart=in_loop or task in asked_for(job),
+        needs=Needs(in_trees=in_loop),
     )

@@ -4,7 +4,7 @@ that are due, and groups that nobody has changed for long."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from onyx.errors import UserError, UserFunctionError
@@ -22,6 +22,7 @@ from onyx.operators.keyed.answers import extents_of
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.expiry import Expiry
 from onyx.operators.keyed.function_calls import HeldStates
+from onyx.operators.keyed.made_before import MadeBefore
 from onyx.operators.keyed.states import ABSENT, States
 from onyx.operators.keyed.store import KeyedStore
 from onyx.operators.keyed.timers import Clock, Timers
@@ -70,6 +71,7 @@ class KeyedStates(Operator):
         self._store = KeyedStore(shards, holder)
         self._timers = Timers(self._store) if its.on_timer is not None else None
         self._expiry = None if its.ttl_ms is None else Expiry(self._store, its.ttl_ms)
+        self.made_before = MadeBefore(self._store) if its.needs.in_trees else None
         self._held = HeldStates(its, self._store, self._timers, params, clock.wall_ms)
         self._state = self._held.state
         self._end_is_known = False
@@ -96,6 +98,11 @@ class KeyedStates(Operator):
     def trim(self) -> None:
         """Put on disk what was used least. When a batch is through."""
         self._store.trim()
+
+    def forget(self, frontiers: Mapping[int, int]) -> None:
+        """What was made of segments that do not come again."""
+        if self.made_before is not None:
+            self.made_before.forget(frontiers)
 
     # When no segment comes.
 

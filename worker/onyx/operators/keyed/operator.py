@@ -19,9 +19,11 @@ from onyx.flow.batch import Indices, Segment, as_dicts
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.keystate.coded import Keyed, rows
+from onyx.ledger.lineage import first_attempts
 from onyx.operators.context import OperatorContext
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.keyed_states import KeyedStates
+from onyx.operators.keyed.made_before import MadeBefore
 from onyx.operators.keyed.over_columns import over_columns
 from onyx.program.answering import NOBODY, Answering
 from onyx.program.batch_work import BatchWork
@@ -29,6 +31,7 @@ from onyx.program.fitting import fit
 from onyx.program.operator import keep_made
 from onyx.program.prepare import read_groups
 from onyx.returning import Returned, collecting, lost, one_by_one
+from onyx.runs import array_of
 from onyx.windows.prepared import unique_values
 
 
@@ -57,7 +60,12 @@ class KeyedOperator(KeyedStates):
 
     def change(self, work: BatchWork) -> None:
         """What the function has changed counts from now on."""
-        keep_made(self.keeper, work)
+        if self.made_before is None or work.batch is None or work.leaves is None:
+            keep_made(self.keeper, work)
+        else:
+            # What was made may be refused where it would go; what it was made of has been applied.
+            self.keeper.fresh(work.batch, work.seen or ())
+            self.keeper.changed(len(work.batch))
         if work.leaves is not None:
             self.trim()
 
@@ -76,7 +84,41 @@ class KeyedOperator(KeyedStates):
         work.made += calls.made.items()
         work.made_of = calls.made_of
         failed = sorted([*misfits, *raised], key=itemgetter(0))
+        if self.made_before is not None:
+            called = np.setdiff1d(where, [index for index, _ in raised]).tolist()
+            return self._in_trees(self.made_before, work, rows(groups), called, failed), returned
         return Leaves([], np.empty(0, dtype=np.intp), None, failed), returned
+
+    def _in_trees(
+        self,
+        before: MadeBefore,
+        work: BatchWork,
+        groups: Sequence[Any],
+        called: Sequence[int],
+        failed: list[SegmentFailure],
+    ) -> Leaves:
+        """What was made of each segment, now or when it came first, as leaves."""
+        batch, by_index = work.batch, dict[int, list[Segment]]()
+        assert batch is not None, "asked before"
+        assert batch.roots is not None, "validated: a loop is exactly once"
+        assert batch.ids is not None, "with roots"
+        for shard, made in work.made:
+            for index, segment in zip(work.made_of[shard], made, strict=True):
+                by_index.setdefault(index, []).append(segment)
+        work.made, work.made_of, work.seen = [], {}, [index for index, _ in failed]
+        roots, ids = array_of(first_attempts(batch.roots)).tolist(), array_of(batch.ids).tolist()
+        for index in called:
+            before.keep(groups[index], (roots[index], ids[index]), by_index.get(index, ()))
+        for index in sorted({*range(len(batch))}.difference(called, work.seen)):
+            found = before.of(groups[index], (roots[index], ids[index]))
+            by_index[index] = found
+        counts = [len(by_index.get(index, ())) for index in range(len(batch))]
+        return Leaves(
+            [segment for index in sorted(by_index) for segment in by_index[index]],
+            np.repeat(np.arange(len(batch)), counts),
+            np.concatenate([np.arange(count) for count in counts]) if counts else None,
+            failed,
+        )
 
 
 def keyed_operator(its: KeyedFunction, context: OperatorContext) -> KeyedOperator:

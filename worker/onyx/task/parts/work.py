@@ -44,6 +44,8 @@ class Work(BatchWork, kw_only=True):
     """Control items behind all of these."""
     alone: bool = False
     """Whether the batch is one suspect: no other task of the process may run user code."""
+    kept: bool = False
+    """Whether the batch has changed the state of the task, and waits until that is durable."""
 
     def take(self, batches: list[Batch]) -> None:
         """What was read: a batch of each form."""
@@ -53,7 +55,7 @@ class Work(BatchWork, kw_only=True):
         """The batch is done, or of an old allocation version."""
         self.batch = self.leaves = self.groups = self.seen = self.routed = None
         self.returned, self.made, self.made_of, self.left = [], [], {}, None
-        self.alone = False
+        self.alone = self.kept = False
 
     def forget_all(self) -> None:
         """A new allocation version: control items and waiting pieces came on old channels."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 from functools import partial
 
 from onyx.flow.routed import Routed
-from onyx.program.program import Program
+from onyx.program.program import Program, goes_on_in_trees
 from onyx.program.route import route as route_batch
 from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
 from onyx.task.phases.retries import ask_again
 from onyx.task.sink.sink import Sink
 from onyx.task.stateful.partials import merge_partials
-from onyx.task.table import ADVANCED, Answer
+from onyx.task.stateful.upkeep import make_durable
+from onyx.task.table import ADVANCED, WAITING, Answer
 
 
 def route(program: Program, sink: Sink | None, allocation: Allocation, work: Work) -> Answer:
@@ -46,14 +48,20 @@ def _leave_out_misfits(sink: Sink, work: Work) -> None:
         work.leaves = work.leaves.without(misfits)
 
 
-def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answer:
+def assign_windows(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Segments that were not applied before change the state of the task. What fires is carried
-    out, though nothing of it is sent before it is durable."""
-    keeper = allocation.keeper
+    out, though nothing of it is sent before it is durable; nor is what goes on in the tree of its
+    segment, for which the batch waits here."""
+    program, keeper = runtime.program, allocation.keeper
     if keeper is None:
         return ADVANCED
+    if work.kept:
+        return ADVANCED if make_durable(runtime, allocation, keeper) else WAITING
     if work.partials:
         program.metrics.batch(sum(map(len, work.partials)), 0)
         merge_partials(keeper, work, partial(ask_again, allocation))
     keeper.operator.change(work)
+    if work.batch is not None and goes_on_in_trees(program):
+        work.kept = True
+        return ADVANCED if make_durable(runtime, allocation, keeper) else WAITING
     return ADVANCED

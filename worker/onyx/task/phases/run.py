@@ -27,7 +27,7 @@ RUN: dict[Phase, Callable[[BatchTask], Answer]] = {
     Phase.APPLY_FN: lambda t: apply.apply_fn(t.runtime, t.allocation, t.work),
     Phase.AFTER_APPLY_FN: lambda t: apply.after_apply_fn(t.runtime, t.work),
     Phase.ROUTE: lambda t: route.route(t.runtime.program, t.runtime.sink, t.allocation, t.work),
-    Phase.ASSIGN_WINDOWS: lambda t: route.assign_windows(t.runtime.program, t.allocation, t.work),
+    Phase.ASSIGN_WINDOWS: lambda t: route.assign_windows(t.runtime, t.allocation, t.work),
     Phase.SEND: lambda t: send.send_batch(t.runtime, t.allocation, t.work),
     Phase.WRITE_BATCH: lambda t: write.write_batch(t.runtime, t.allocation, t.work),
     Phase.AFTER_BATCH: finish.after_batch,

@@ -15,6 +15,7 @@ from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop
 from onyx.ledger.returns import no_value, part_of
 from onyx.program.phases import Phase
+from onyx.program.program import goes_on_in_trees
 from onyx.program.route import route_emitted
 from onyx.runs import array_of, taken
 from onyx.task.channels.combining import put_combined
@@ -81,15 +82,16 @@ def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed
     # What a function gives back is on its way when it acks. So it has to ack each batch, or a tree
     # could be complete before; and always, because ids are the same on each replay.
     gives_back = bool(runtime.program.job.ack_returns) and not begins
-    withheld = keeper is not None or gives_back
+    held = keeper is not None and not goes_on_in_trees(runtime.program)
+    withheld = held or gives_back
     made = _put_all(runtime, allocation, batch, routed, begins, withheld)
     if made is None or batch.roots is None:
         return
     roots, values = acked(allocation, batch.roots, made, routed)
-    if keeper is None:
-        allocation.acks.add(roots, values)
-    else:
+    if keeper is not None and held:
         keeper.withhold(roots, values)
+    else:
+        allocation.acks.add(roots, values)
 
 
 def _send_elsewhere(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed) -> None:

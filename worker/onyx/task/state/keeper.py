@@ -198,6 +198,8 @@ class StateKeeper:
         """Nothing below these positions of their partitions comes again."""
         if self.state.applied is not None:
             self.state.applied.forget(frontiers)
+        if frontiers:
+            self.operator.forget(frontiers)
         if self._awaited:
             self._awaited.forget(frontiers)
 
@@ -226,10 +228,11 @@ class StateKeeper:
             return durable.values
         return self.held_acks.hold(durable) + self.held_acks.take()
 
-    def cut(self, idle: bool) -> bool:
+    def cut(self, idle: bool, at_once: bool = False) -> bool:
         """Begin to write a chunk if one is due and none is on its way; True when one was begun. A
-        page of what fires at one moment is due at once."""
-        if self.appends.current is not None or not self._pace.due(idle, self.firing is not None):
+        page of what fires at one moment is due at once, and so is `at_once` whatever there is."""
+        at_once |= self.firing is not None
+        if self.appends.current is not None or not self._pace.due(idle, at_once):
             return False
         emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
         if self.appends.wants_snapshot:

@@ -67,6 +67,13 @@ def make_answers_durable(runtime: Runtime, allocation: Allocation) -> None:
         keeper.cut(idle=True)
 
 
+def make_durable(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
+    """Write what has changed, at once; whether all of it is durable."""
+    _ack_durable(runtime, allocation, keeper)
+    keeper.cut(idle=True, at_once=True)
+    return keeper.durable
+
+
 def _ack_durable(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
     """Ack what the state log has; whether there was something."""
     try:
