@@ -103,7 +103,7 @@ class KeyedOperator(KeyedStates):
         assert batch.roots is not None, "validated: a loop is exactly once"
         assert batch.ids is not None, "with roots"
         for shard, made in work.made:
-            for index, segment in zip(work.made_of[shard], made, strict=True):
+            for index, segment in zip(work.made_of[shard], as_dicts(made), strict=True):
                 by_index.setdefault(index, []).append(segment)
         work.made, work.made_of, work.seen = [], {}, [index for index, _ in failed]
         roots, ids = array_of(first_attempts(batch.roots)).tolist(), array_of(batch.ids).tolist()
