@@ -32,6 +32,9 @@ def job(task: dict[str, Any], upgrade: dict[str, Any] | None = None) -> Job:
     entry = spec["catalog"][1]
     entry.update(task)
     spec["catalog"][1] = {key: value for key, value in entry.items() if value is not None}
+    if "loopTo" in task:
+        back = {"from": ["track"], "to": ["track"], "predicate": ["==", "n", 1]}
+        spec["flowConditions"] = [back]
     if upgrade is not None:
         spec["upgrade"] = {"from": "old", **upgrade}
     head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
@@ -196,3 +199,9 @@ def test_a_join_that_joins_otherwise_needs_an_answer(join: dict[str, Any], why: 
     assert (
         Translation(joining({}), new, "both", found).records([JoinRows(".join", 0, 1, [b""])]) == []
     )
+
+
+def test_a_state_that_is_in_a_loop_needs_an_answer() -> None:
+    _, problems = reported({"loopTo": "track", "lapsMax": 3, "onTimer": None})
+    why = "it is in a loop, and what goes round there belongs to one job"
+    assert f"spec.upgrade.tasks.track: needs an answer: {why}" in problems
