@@ -141,6 +141,18 @@ class Totals:
         self._total = pa.array(values)
 
 
+def loops(page: Page) -> None:
+    names = page.run()
+    names["roads"] = lambda node: {0: [(1, 5), (2, 1)], 1: [], 2: [(1, 3)]}[node]
+    states = {node: SimpleNamespace(best=None) for node in range(3)}
+    waiting, news = [{"node": 0, "far": 0, "news": False}], []
+    while waiting:
+        segment = waiting.pop(0)
+        for each in names["relax"](segment, states[segment["node"]]):
+            (news if each["news"] else waiting).append(each)
+    assert [(each["node"], each["far"]) for each in news] == [(0, 0), (1, 5), (2, 1), (1, 4)]
+
+
 def processors(page: Page) -> None:
     names = page.run()
     names["test_boxes"]()
@@ -293,7 +305,7 @@ def windows(page: Page) -> None:
 RUNS: dict[str, Run] = {
     f"docs/guide/{each.__name__.replace('_', '-')}.md": each
     for each in (
-        builder, joins, kafka, keyed_state, processors, queues, requests, spark_data,
+        builder, joins, kafka, keyed_state, loops, processors, queues, requests, spark_data,
         spark_debugging, spark_stages, state_and_event_time, upgrading, windows,
     )
 } | {"docs/guide/functions-and-flow-conditions.md": functions}  # fmt: skip
