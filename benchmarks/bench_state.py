@@ -5,30 +5,42 @@
 Append: chunks of 10,000 applied ids and 1,000 records over 32 shards, each forced to disk; CPU time
 beside it, because a disk waits but does not compute. Recovery: a snapshot of 1 GB (64 MB with
 --quick), encoded, until every record is decoded, by a process that has not read it before (it is in
-the page cache of the system, though). Applied ids: batches of 1,000, nothing replayed.
+the page cache of the system, though). Applied ids: batches of 1,000, nothing replayed. Entries of
+a map of one group: calls that add one to an entry of many to those of a few, with the changes
+encoded after each hundred, in memory and with one in a hundred entries there.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from benchmarks.figures import Figure, Measured, Options, parser, run
+from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
 
 from onyx.codec.records import encode_records
+from onyx.flow.groups.keys import shard_of
+from onyx.keystate.buckets import InMemory
+from onyx.keystate.groups import Shards
 from onyx.keystate.records import Record, SetStates
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import U64, pack_roots
+from onyx.model.state_types import parse_state_type
+from onyx.operators.keyed.definition import KeyedFunction
+from onyx.operators.keyed.function_calls import HeldStates
+from onyx.operators.keyed.store import KeyedStore
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.local.spilled import Spill
 from onyx.state.recovery import recover
 from onyx.storage.folder import Folder
 
@@ -36,6 +48,10 @@ SHARDS = 32
 CHUNK_IDS, CHUNK_RECORDS = 10_000, 1_000
 STATE_BYTES = 1_000_000_000
 """Of which the goal is."""
+FEW = 1_000
+"""Entries of a small map."""
+CHANGES = 10_000
+GOAL_ENTRY = 1.5
 GOAL_RECOVERY_S, GOAL_APPLIED_NS, GOAL_APPEND_NS = 30.0, 10.0, 100.0
 BATCH = 1_000
 SETTINGS = StateSettings()
@@ -112,6 +128,58 @@ def applied_ns(applied: Applied, first: int, batches: int, again: bool = False) 
     return min(seconds(partial(work, part)) / len(part) for part in parts) / BATCH * 1e9
 
 
+def changing(entries: int, held_max: int, folder: Path) -> Callable[[], tuple[float, float]]:
+    """What gives CPU seconds and bytes of the log of one changed entry, in a map of so many.
+
+    Args:
+        held_max: of them in memory; 0: all.
+    """
+    states = {"sums": parse_state_type("map[str, int]")}
+    nothing = frozenset[str]()
+    its = KeyedFunction(task="t", states=states, ttl_ms=None, on_timer=None, fed_by=nothing)
+    store = KeyedStore(Shards(shard_of), Spill(folder, held_max) if held_max else InMemory())
+    held = HeldStates(its, store, None, (), lambda: 0)
+
+    def change(numbers: Sequence[int]) -> tuple[float, float]:
+        keys, size = [f"item-{number:07}" for number in numbers], 0
+        cpu_s = time.process_time()
+        for first in range(0, len(keys), 100):
+            for key in keys[first : first + 100]:
+                held.call(add_one, "group", key)
+            size += sum(len(encode_records(each)) for each in store.take_changes().values())
+            store.trim()
+        return (time.process_time() - cpu_s) / len(keys), size / len(keys)
+
+    change(RANDOM.permutation(entries).tolist())
+    return lambda: change(RANDOM.integers(0, entries, CHANGES).tolist())
+
+
+def add_one(key: str, state: Any) -> None:
+    state.sums[key] = state.sums.get(key, 0) + 1
+
+
+def changed_entries(directory: Path, many: int, repeats: int) -> Iterator[Figure]:
+    for where, share, goal in (("in memory", 0, GOAL_ENTRY), ("on disk", 100, None)):
+        with tempfile.TemporaryDirectory(dir=directory) as folder:
+            maps = [
+                changing(entries, entries // share if share else 0, Path(folder))
+                for entries in (many, FEW)
+            ]
+            found = [[each() for each in maps] for _ in range(repeats)]
+            del maps
+            gc.collect()  # what holds a state is in a cycle
+        large, small = (
+            Repeats(tuple(cpu_s for cpu_s, _ in its)) for its in zip(*found, strict=True)
+        )
+        note = f"{large.typical * 1e6:.1f} us and {small.typical * 1e6:.1f} us"
+        name = f"CPU of a changed entry of {many:,} to one of {FEW:,}, {where}"
+        yield ratio(name, large, small, goal, note)
+        if not share:
+            (_, most), (_, least) = found[0]
+            name = f"bytes logged for a changed entry of {many:,} to one of {FEW:,}"
+            yield Figure(name, most / least, "x", GOAL_ENTRY, note=f"{most:.1f} bytes")
+
+
 def seconds(work: Callable[[], None]) -> float:
     start_s = time.perf_counter()
     work()
@@ -123,6 +191,7 @@ def measure(options: argparse.Namespace) -> Measured:
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
         append_s, append_cpu_s = appending(Path(folder), options.chunks)
         written_s, recovered_s, stored = recovering(Path(folder), size_bytes)
+        entries = list(changed_entries(Path(folder), options.entries, options.repeats))
     applied = Applied()
     first_ns = applied_ns(applied, 0, options.batches)
     forget_s = seconds(lambda: applied.forget({0: 900 * options.batches}))
@@ -144,6 +213,7 @@ def measure(options: argparse.Namespace) -> Measured:
                 "applied ids, nothing replayed", first_ns, "ns an id", GOAL_APPLIED_NS,
                 note=f"every one a retry: {retries_ns:.0f} ns",
             ),
+            *entries,
         ],
         {
             "append_s": append_s,
@@ -160,6 +230,8 @@ def options() -> Options:
     made.add_argument("--directory", type=Path, help="where the disk is that is measured")
     made.sized("--state-mb", 1_000, 64, 2, "of state that is recovered")
     made.sized("--chunks", 200, 40, 4, "that are appended")
+    made.sized("--entries", 1_000_000, 1_000_000, 2_000, "of a large map")
+    made.sized("--repeats", 5, 3, 1)
     made.sized("--batches", 1_000, 1_000, 25, "of 1,000 ids that are told from repeats")
     return made
 

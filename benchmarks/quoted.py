@@ -224,6 +224,9 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
         Quoted("CPU of an id in a chunk of the state log", "CPU of appending *", 100, "ns an id"),
         Quoted("recovery of 1 GB of state", "recovery of a GB of state", 30, "s"),
         Quoted("an id told from repeats", "applied ids, *", 10, "ns an id"),
+        Quoted("CPU of a changed entry of a map of a million to one of a thousand",
+               "CPU of a changed entry of *, in memory", 1.5),
+        Quoted("bytes of the log for it", "bytes logged for a changed entry *", 1.5),
     ),
     "many_jobs": (
         Quoted("100 endless jobs on 450 peers in three processes, submitted with one command: "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import astuple, replace
 
 from onyx.errors import InvariantViolated
-from onyx.keystate.records import Record
+from onyx.keystate.records import PutEntries, Record, SetStates
 from onyx.settings import StateSettings
 from onyx.state.chunk_codec import (
     Frame,
@@ -26,9 +26,11 @@ from onyx.storage.fenced_log import LogWriter
 
 PART_BYTES = 16_777_216
 """Size from which on a part of a snapshot is written."""
-_SLICE_VALUES = 100_000
+_SLICE_VALUES = 30_000
 """A shard's records go into a snapshot in slices of about so many values, so that parts do not get
 much larger, and neither who writes one nor who reads it has more of them in memory."""
+_OTHERS = 3
+"""Values of a record with one group, and of what does not say how many it has."""
 
 
 class StateLog:
@@ -150,7 +152,10 @@ def _slices(change: ShardChange) -> Iterator[ShardChange]:
 
 
 def _weight(record: Record) -> int:
-    """About how many values a record has, or bytes of arrays."""
-    lists = [each for each in astuple(record) if type(each) is list]
-    inner = (len(its) for each in lists for its in each if type(its) in (list, bytes))
-    return 1 + sum(map(len, lists)) + sum(inner)
+    """About how many values a record has, going by its first state."""
+    if isinstance(record, PutEntries):
+        return len(record.entries)
+    if not isinstance(record, SetStates) or not record.states:
+        return _OTHERS
+    first = record.states[0]
+    return _OTHERS - 1 + len(record.states) * (len(first) if type(first) in (list, bytes) else 1)
