@@ -241,6 +241,7 @@ def test_a_segment_without_its_uniqueness_key_fails_alone() -> None:
         (lambda state: setattr(state, "seen", "one"), "state seen holds int, not"),
         (lambda state: setattr(state, "sen", 1), "has no attribute 'sen'"),
         (lambda state: state.last.update({1: 1}), "state last has keys of type str"),
+        (lambda state: state.last.update({"\ud800": 1}), "state last has keys of type str: "),
         (lambda state: state.events.append(None), "state events holds int, not"),
         (lambda state: setattr(state, "events", 3), "a state that is a list is set to"),
         (lambda state: setattr(state, "last", [3]), "a state that is a map is set to"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from onyx.errors import InvariantViolated
 from onyx.keystate.records import PutEntries, Record, SetStates

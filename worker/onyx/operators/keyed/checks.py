@@ -32,7 +32,7 @@ def value_check(name: str, declared: StateType, refusal: Refusal) -> Check:
             case ValueType(name="list", item=ValueType() as item):
                 return _items(where, of(item, "a list", *places))
             case ValueType(name="map", key=key, item=ValueType() as item):
-                return _map(where, _key(where, key), of(item, "a map", *places))
+                return _map(where, _key(where, key, refusal), of(item, "a map", *places))
             case ValueType(name="struct", fields=fields):
                 return _struct(where, {key: of(each, key, *places) for key, each in fields})
             case ValueType(name="any"):
@@ -42,23 +42,24 @@ def value_check(name: str, declared: StateType, refusal: Refusal) -> Check:
     return of(declared.value)
 
 
-def key_check(name: str, declared: StateType) -> Check:
+def key_check(name: str, declared: StateType, refusal: Refusal) -> Check:
     """The check of the keys of a map."""
-    return _key(f"state {name}", declared.key)
+    return _key(f"state {name}", declared.key, refusal)
 
 
-def _key(where: str, declared: str) -> Check:
+def _key(where: str, declared: str, refusal: Refusal) -> Check:
     if declared == ANY:
+        checks = {kind: _key(where, kind.__name__, refusal) for kind in _KEY_TYPES}
 
         def some(value: Any) -> Any:
-            if type(value) not in _KEY_TYPES or (type(value) is int and value not in _INTS):
+            if type(value) not in _KEY_TYPES:
                 raise UserFunctionError(
                     f"{where} has keys of type str, int or bytes, not {describe_type(value)}"
                 )
-            return value
+            return checks[type(value)](value)
 
         return some
-    return _typed(f"{where} has keys of type {declared}", _TYPES[declared], None)
+    return _typed(f"{where} has keys of type {declared}", _TYPES[declared], refusal)
 
 
 def _anything(where: str, name: str, refusal: Refusal) -> Check:
@@ -103,7 +104,7 @@ def _struct(where: str, checks: dict[str, Check]) -> Check:
     return check
 
 
-def _typed(what: str, wanted: type[Any], refusal: Refusal | None) -> Check:
+def _typed(what: str, wanted: type[Any], refusal: Refusal) -> Check:
     def check(value: Any) -> Any:
         if type(value) is not wanted:
             if wanted is float and type(value) is int:
@@ -111,7 +112,7 @@ def _typed(what: str, wanted: type[Any], refusal: Refusal | None) -> Check:
             raise UserFunctionError(f"{what}, not {describe_type(value)}")
         if wanted is int and value not in _INTS:
             raise UserFunctionError(f"{what}, and this one takes more than 64 bits")
-        if wanted is str and refusal is not None and not value.isascii():
+        if wanted is str and not value.isascii():
             wrong = refusal({"text": value})
             if wrong is not None:
                 raise UserFunctionError(f"{what}: {wrong}")

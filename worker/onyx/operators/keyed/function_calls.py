@@ -68,7 +68,7 @@ class HeldStates:
             return ValueView(store.values(name), check, self._changes, declared.value.is_plain)
         if declared.shape == "list":
             return ListView(store.lists(name), check, self._changes)
-        return MapView(store.maps(name), check, key_check(name, declared), self._changes)
+        return MapView(store.maps(name), check, key_check(name, declared, refusal), self._changes)
 
     def call(self, fn: Callable[..., Any], group: Any, argument: Any) -> tuple[list[Segment], bool]:
         """Call a function for a group.

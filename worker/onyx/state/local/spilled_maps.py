@@ -48,7 +48,8 @@ class SpilledEntries(Entries):
         self._prefix = prefix
         self._held: dict[Any, Any] = {}
         self._changed: dict[Any, None] = {}
-        """Keys in memory whose entry on disk is another one, or is not there."""
+        """Keys in memory whose entry on disk is another one, or is not there; noted when some
+        are."""
         self._cold = count
         """Entries that are only on disk."""
 
@@ -107,7 +108,8 @@ class SpilledEntries(Entries):
             self._cold -= self._data(key) is not None
             self._spill.held += 1
         self._held[key] = value
-        self._changed[key] = None
+        if self._prefix:
+            self._changed[key] = None
 
     def __delitem__(self, key: Any) -> None:
         if key in self._held:
