@@ -160,8 +160,8 @@ class CatalogEntry(Work, frozen=True):
             restriction="The task itself or one upstream of it. Needs lapsMax, and a flow "
             "condition that names it. All tasks in between are functions without windows, "
             "processor or stage, and in no other loop; functions with state need guarantee: "
-            "exactly-once, and have neither onTimer nor batchFormat: arrow; with engine: spark "
-            "none is grouped. Not with guarantee: at-most-once.",
+            "exactly-once, and have no onTimer, uniquenessKey or batchFormat: arrow; with engine: "
+            "spark none is grouped. Not with guarantee: at-most-once.",
         ),
     ] = None
     """Task that gets segments of this one again: those for which a flow condition of this task

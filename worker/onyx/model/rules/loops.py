@@ -94,6 +94,9 @@ def _against_state(draft: Draft, guarantee: str | None) -> tuple[str, str]:
     if "on_timer" in draft:
         what = "which has onTimer: what a timer makes is of no segment, so nobody waits for its end"
         return what, f"set timers in another task; or {_AROUND}"
+    if "uniqueness_key" in draft and good(draft, "deduplicate") is not False:
+        what = "which has state and uniquenessKey: in its second lap a segment would be a repeat"
+        return what, f"give uniquenessKey to a task before the loop; or {_AROUND}"
     if good(draft, "batch_format") == "arrow":
         what = "which has state and batchFormat: arrow: what it has made of a row is not kept"
         return what, f"remove batchFormat; or {_AROUND}"
