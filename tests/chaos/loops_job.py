@@ -22,6 +22,12 @@ def lap(segment):
     return {**segment, "left": segment["left"] - 1, "v": segment["v"] + 1}
 
 
+def counted_lap(segment, state):
+    """A lap, with a number that no other has of its key."""
+    state.laps = (state.laps or 0) + 1
+    return lap({**segment, "lap": state.laps})
+
+
 def same(segment):
     return segment
 

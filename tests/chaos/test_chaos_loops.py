@@ -32,12 +32,18 @@ MODULE = CHAOS / "loops_job.py"
 SEGMENTS = 30_000
 
 
-def manifest(folder: Path, loop: bool) -> dict[str, Any]:
-    """Sums by key and time: of what has gone round a loop, at the end; or as the watermark passes,
-    folded before they are sent."""
+KEYED = {"fn": "loops_job:counted_lap", "groupByKey": "key", "fluxPolicy": "continue",
+         "minPeers": 1, "state": {"laps": "value[int]"}}  # fmt: skip
+
+
+def manifest(folder: Path, kind: str) -> dict[str, Any]:
+    """Sums by key and time: of what has gone round a loop, perhaps over state, at the end; or as
+    the watermark passes, folded before they are sent."""
+    loop = kind != "combined"
     time = {"windowKey": "time", "range": [RANGE_MS, "milliseconds"]}
     emit = f"loops_job:emit_{'total' if loop else 'sum'}"
     back = {"fn": "loops_job:lap", "loopTo": "pass", "lapsMax": LAPS_MAX}
+    back |= KEYED if kind == "state" else {}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -74,7 +80,8 @@ def manifest(folder: Path, loop: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def expected(loop: bool) -> Counter[Row]:
+def expected(kind: str) -> Counter[Row]:
+    loop = kind != "combined"
     sums: Counter[tuple[int, int]] = Counter()
     for number in range(SEGMENTS):
         each = measured(number)
@@ -84,15 +91,12 @@ def expected(loop: bool) -> Counter[Row]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "loop",
-    [pytest.param(True, id="loop"), pytest.param(False, id="combined", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("kind", ["loop", "state", "combined"])
 def test_each_segment_counts_once_after_kills_and_a_rescaling(
-    zookeeper: ZooKeeperServer, tmp_path: Path, loop: bool
+    zookeeper: ZooKeeperServer, tmp_path: Path, kind: str
 ) -> None:
     faults = Faults(kills=3, stops=1, seed=11, pause_max_s=0.5)
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
         gate = Gate(tmp_path / "gate", SEGMENTS // PARTITIONS)
-        disturb(cluster, manifest(tmp_path, loop), gate, faults)
-    compare(written(tmp_path), expected(loop))
+        disturb(cluster, manifest(tmp_path, kind), gate, faults)
+    compare(written(tmp_path), expected(kind))
