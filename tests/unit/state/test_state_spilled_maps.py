@@ -128,7 +128,7 @@ def test_a_map_that_is_removed_is_dropped_from_disk_when_the_call_is_through(spi
     assert names(spill) > MANY - HELD_MAX, "it may be taken back"
     maps.set("g", "new", 1)
     store.trim()
-    assert (names(spill), spill.held) == (0, 2)
+    assert (names(spill), spill.held) == (0, 1)
     assert dict(in_order(maps.get("g"))) == {"new": 1}
 
 

@@ -12,7 +12,7 @@ second place on disk.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from heapq import nsmallest
 from itertools import islice
 from typing import Any
@@ -33,9 +33,31 @@ class Entries(MutableMapping[Any, Any]):
     ) -> Iterator[Pair]:
         """Entries in the order of their keys, as the function of this name gives them."""
 
+    def items(self) -> ItemsView[Any, Any]:
+        """Keys and values, which do not come into memory to stay."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """Values, which do not either."""
+        return _Values(self)
+
     @abstractmethod
     def free(self) -> None:
         """The map is not used any more."""
+
+
+class _Items(ItemsView[Any, Any]):
+    _mapping: Entries
+
+    def __iter__(self) -> Iterator[Pair]:
+        return self._mapping.in_order()
+
+
+class _Values(ValuesView[Any]):
+    _mapping: Entries
+
+    def __iter__(self) -> Iterator[Any]:
+        return (value for _, value in self._mapping.in_order())
 
 
 def in_order(

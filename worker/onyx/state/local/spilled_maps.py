@@ -6,7 +6,8 @@ there are, and each entry lies under that number, in the order of keys. So entri
 without being in memory, and a map is dropped as one range. A number is never used again, so a map
 that is dropped and taken back is still there.
 
-In memory entries count as groups do. What came there first goes first.
+In memory a map counts as many times as it has entries there, and once at least. What came there
+first goes first.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class SpilledEntries(Entries):
 
     @property
     def weight(self) -> int:
-        """What of it is in memory."""
-        return 1 + len(self._held)
+        """How many times it counts as being in memory."""
+        return len(self._held) or 1
 
     # As a mapping.
 
@@ -99,15 +100,14 @@ class SpilledEntries(Entries):
         if data is None:
             return default
         self._cold -= 1
-        self._spill.held += 1
-        value = self._held[key] = decode_values(data)[0]
+        value = decode_values(data)[0]
+        self._hold(key, value)
         return value
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key not in self._held:
             self._cold -= self._data(key) is not None
-            self._spill.held += 1
-        self._held[key] = value
+        self._hold(key, value)
         if self._prefix:
             self._changed[key] = None
 
@@ -115,7 +115,7 @@ class SpilledEntries(Entries):
         if key in self._held:
             del self._held[key]
             self._changed.pop(key, None)
-            self._spill.held -= 1
+            self._spill.held -= bool(self._held)
         elif self._data(key) is not None:
             self._cold -= 1
         else:
@@ -144,14 +144,15 @@ class SpilledEntries(Entries):
         """So many entries are only on disk from now on."""
         keys = list(islice(self._held, many))
         self._write(keys)
+        before = self.weight
         for key in keys:
             del self._held[key]
-        self._cold += many
-        self._spill.held -= many
+        self._cold += len(keys)
+        self._spill.held -= before - self.weight
 
     def free(self) -> None:
         """The map is not used any more: what is on disk goes in one range."""
-        self._spill.held -= len(self._held)
+        self._spill.held -= self.weight - 1  # the group itself has gone before
         self._held, self._changed, self._cold = {}, {}, 0
         if self._prefix:
             self._spill.db.delete_range(self._prefix, after(self._prefix))
@@ -159,9 +160,12 @@ class SpilledEntries(Entries):
     def _read_all(self) -> None:
         for key, value in _read(self._spill.db, *_bounds(self._prefix)):
             if key not in self._held:
-                self._held[key] = value
-                self._spill.held += 1
+                self._hold(key, value)
         self._cold = 0
+
+    def _hold(self, key: Any, value: Any) -> None:
+        self._spill.held += bool(self._held) and key not in self._held
+        self._held[key] = value
 
     def _write(self, keys: Iterable[Any]) -> None:
         """Put on disk those of these that have changed."""
