@@ -214,12 +214,12 @@ def test_an_edit_to_spark_waits_until_nothing_is_in_flight_on_peers() -> None:
     client, old = Client(log.client(), "balanced"), JobId("a")
     client.submit(test_submission_upgrades.job("a", plugin="m:feed"))
     test_submission_upgrades.read(client, "a", documents=0)
-    client.log.put_document("frontier/a/0", b'{"position": 6, "reserved": 7}', None)
+    client.log.put_document("frontier/a/0", b'{"position": 6, "sent": 7}', None)
     running = altered(client.replica(), old, allocation=Map({TaskName("in"): (PeerId("p"),)}))
     new = replace(test_submission_upgrades.job("b", plugin="m:feed"), engine="spark")
     found = upgrade(client.log, running, new, old)
     assert "job a has segments in flight" in found.waits
-    client.log.put_document("frontier/a/0", b'{"position": 7, "reserved": 7}', 0)
+    client.log.put_document("frontier/a/0", b'{"position": 7, "sent": 7}', 0)
     assert not upgrade(client.log, running, new, old).waits
 
 

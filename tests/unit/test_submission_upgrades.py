@@ -160,7 +160,7 @@ def test_a_job_goes_from_peers_to_spark_when_nothing_is_in_flight(
 ) -> None:
     submit(client, "a")
     read(client, "a", documents=0)
-    at = f'{{"position": {position}, "reserved": 7}}'.encode()
+    at = f'{{"position": {position}, "sent": 7}}'.encode()
     client.log.put_document("frontier/a/1", at, None)
     new = upgrading(replace(job("b", plugin="m:feed"), engine="spark"), "a")
     assert new.upgrade is not None

@@ -40,7 +40,7 @@ RIGHT = {"c": [{"key": "xyw"[n % 3], "at": 3 * n + 1, "w": n} for n in range(ROW
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onyx.spark_query.sources.BATCH_SEGMENTS_MAX", 5)
+    monkeypatch.setattr("onyx.spark_query.sources.BATCH_SEGMENTS_MAX", 8)
     monkeypatch.setattr("onyx.spark_query.sources.NEWS_S", 0.0)
     monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", 0)
 
@@ -148,6 +148,7 @@ def run(job: EngineBench, rounds: int) -> None:
         job.clock.advance(0.1)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("columns", [False, True], ids=["dicts", "columns"])
 def test_a_job_that_stays_on_spark_goes_on_from_its_last_commit(
     columns: bool, tmp_path: Path
@@ -236,7 +237,7 @@ class Dying:
         self._job.log.put_document, self._job.store.create = self._kept  # type: ignore[method-assign]
 
 
-@pytest.mark.short(3)
+@pytest.mark.short(2)
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize("at", some_of(range(12)))
 def test_a_driver_may_die_at_any_write_while_it_takes_over(
@@ -290,10 +291,11 @@ def test_the_old_query_goes_on_until_it_hears_that_it_was_killed(
     line = Line(tmp_path)
     line.there(16)
     old = line.goes_on("spark")
-    run(old, 14)
+    run(old, 10)
     new = line.goes_on(engine)
-    line.there(ROWS, ends=True)
-    for _ in range(ROUNDS_MAX):
+    for number in range(ROUNDS_MAX):
+        if number == 12:
+            line.there(ROWS, ends=True)
         moved = new.round()
         old.round()
         for each in (old, new):
@@ -305,7 +307,7 @@ def test_the_old_query_goes_on_until_it_hears_that_it_was_killed(
     line.check()
 
 
-@pytest.mark.short(3)
+@pytest.mark.short(2)
 @pytest.mark.parametrize("rounds", some_of(range(0, 40, 3)))
 def test_a_peer_may_die_while_it_takes_over_from_spark(rounds: int, tmp_path: Path) -> None:
     line = Line(tmp_path, columns=True)
@@ -370,7 +372,7 @@ def test_what_is_initialized_begins_anew_and_the_rest_goes_on(engine: str, tmp_p
     assert line.rows("counts") == sum(map(counts, parts), Counter())
 
 
-@pytest.mark.short(2)
+@pytest.mark.short(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_line_of_jobs_of_which_any_task_may_die_at_any_time(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
@@ -379,7 +381,7 @@ def test_a_line_of_jobs_of_which_any_task_may_die_at_any_time(seed: int, tmp_pat
         if engine == "spark" and line.jobs:
             rest(line.jobs[-1])
         job = line.goes_on(engine)
-        for _ in range(3):
+        for _ in range(2):
             rows = min(ROWS - 1, rows + chance.randrange(4))
             line.there(rows)
             run(job, chance.randrange(30))

@@ -17,8 +17,7 @@ from onyx.structs import UNREADABLE, prepared
 @prepared
 class _Frontier(msgspec.Struct):
     position: int
-    reserved: int = 0
-    exhausted: bool = False
+    sent: int = 0
 
 
 def completed_position(log: LogReader, job: JobId, partition: int) -> int | None:
@@ -33,13 +32,14 @@ def completed_position(log: LogReader, job: JobId, partition: int) -> int | None
 
 
 def is_at_rest(log: LogReader, job: JobId, partition: int) -> bool:
-    """Whether all that was read of a partition is complete, and nothing is being read. Blocks.
+    """Whether all that had been sent of a partition was complete when that was stored last, which
+    is every two seconds. Blocks.
 
     Raises:
         Unavailable: the log cannot be reached.
     """
     found = _read(log, job, partition)
-    return found is None or found.exhausted or found.reserved <= found.position
+    return found is None or found.sent <= found.position
 
 
 def _read(log: LogReader, job: JobId, partition: int) -> _Frontier | None:

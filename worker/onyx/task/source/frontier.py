@@ -45,6 +45,8 @@ class Frontier(msgspec.Struct, frozen=True):
     and is then not read again."""
     newest_ms: int | None = None
     """The greatest event time of all that was read, and perhaps of what is read again."""
+    sent: int = 0
+    """The position behind the last one that its owner has sent: at rest it is `position`."""
 
 
 BEGIN = Frontier(0)

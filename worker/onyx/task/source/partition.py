@@ -309,6 +309,7 @@ class Partition(msgspec.Struct):
             self._reserved(reserve),
             self.come_to_ms,
             self.newest_ms,
+            self.next_position,
         )
 
     def _reserved(self, reserve: int) -> int:
