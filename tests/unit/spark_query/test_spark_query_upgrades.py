@@ -392,3 +392,16 @@ def test_a_line_of_jobs_of_which_any_task_may_die_at_any_time(seed: int, tmp_pat
     job.settle()
     assert job.completed, job.exceptions
     line.check()
+
+
+@pytest.mark.parametrize("engine", ["spark", "peers"])
+def test_a_job_that_had_just_come_to_its_end_on_spark_leaves_nothing_to_do(
+    engine: str, tmp_path: Path
+) -> None:
+    line = Line(tmp_path)
+    line.there(ROWS, ends=True)
+    line.goes_on("spark").settle()
+    new = line.goes_on(engine)
+    new.settle()
+    assert new.completed, new.exceptions
+    line.check()

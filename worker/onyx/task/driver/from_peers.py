@@ -50,7 +50,7 @@ def carried_from_peers(
     Raises:
         UserError: it was not at rest.
     """
-    buckets = min(int(conf[PARTITIONS]), SHARDS) if PARTITIONS in conf else BUCKETS
+    buckets = min(max(1, int(conf[PARTITIONS])), SHARDS) if PARTITIONS in conf else BUCKETS
     # First logs, which are fenced, then frontiers: what is below one is in the logs.
     tasks = {
         task: _read(assignment, old, task, _shards(job.entry(task)))
