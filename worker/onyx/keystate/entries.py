@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
-from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
@@ -21,6 +20,8 @@ from onyx.keystate.buckets import Pair
 
 Step = int | str | bytes
 """A key of a map."""
+SOME = 1_000
+"""Keys of a large map by which it is told where a page may end."""
 _KINDS = {int: 0, str: 1, bytes: 2}
 
 
@@ -87,11 +88,21 @@ def in_order(
         keys = [key for key in keys if key > behind]
     elif behind is not None:
         keys = [key for key in keys if place_of_key(key) > place_of_key(behind)]
-    if most is not None and most < len(keys):
-        keys = nsmallest(most, keys, key=place)
-    else:
-        keys.sort(key=place)
-    return iter([(key, state[key]) for key in keys])
+    if most is not None and place is None:
+        keys = _few(keys, most)
+    keys.sort(key=place)
+    return iter([(key, state[key]) for key in keys[:most]])
+
+
+def _few(keys: list[Any], most: int) -> list[Any]:
+    """Keys of one type among which the first so many are: some of a large map tell where these
+    end, so that not all are sorted."""
+    some = sorted(keys[:: max(len(keys) // SOME, 1)])
+    last = 2 * most * len(some) // max(len(keys), 1) + 10
+    if last >= len(some):
+        return keys
+    few = [key for key in keys if key <= some[last]]
+    return few if len(few) >= most else keys
 
 
 def _is_between(key: Any, first: Any, end: Any) -> bool:
