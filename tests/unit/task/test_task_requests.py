@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.support.jobs.bench import JOB, Bench
-from tests.support.patience import WAIT_S
+from tests.support.patience import WAIT_S, rounds
 
 import onyx
 from onyx.errors import OutputFailed, Unavailable, UserError
@@ -26,7 +26,6 @@ from onyx.requests.desk import Address
 from onyx.requests.request import Answer, Level, Request, Status
 
 Segment = dict[str, Any]
-ROUNDS_MAX = 100
 
 
 def greet(segment: Segment) -> Segment:
@@ -102,13 +101,21 @@ class World:
 
     def until(self, condition: Callable[[], bool]) -> None:
         self.taken()
-        for _ in range(ROUNDS_MAX):
+        for _ in rounds():
             self.bench.settle()
             if condition():
                 return
             assert not self.bench.exceptions, self.bench.exceptions
             self.bench.clock.advance(1.0)
         raise AssertionError("it does not come")
+
+    def failed(self) -> list[dict[str, Any]]:
+        """What has ended the job."""
+        for _ in rounds():
+            self.bench.settle()
+            if self.bench.exceptions:
+                break
+        return self.bench.exceptions
 
     def answer(self, *segments: Segment, **more: Any) -> Answer:
         return self.answered(self.ask(*segments, **more))
@@ -521,9 +528,7 @@ def test_a_hook_for_exceptions_decides_first_about_what_a_server_refuses(verdict
     if verdict == "defer":
         assert world.answered(future).status is Status.FAILED
         return
-    for _ in range(ROUNDS_MAX):
-        world.bench.settle()
-    assert "no Bob in this shop" in str(world.bench.exceptions)
+    assert "no Bob in this shop" in str(world.failed())
 
 
 def test_what_a_server_refuses_of_another_input_ends_the_job() -> None:
@@ -540,9 +545,7 @@ def test_what_a_server_refuses_of_another_input_ends_the_job() -> None:
     }  # fmt: skip
     world = World.of(Bench(spec, {"m:greet": greet}))
     Server(world)
-    for _ in range(ROUNDS_MAX):
-        world.bench.settle()
-    assert "no Bob in this shop" in str(world.bench.exceptions)
+    assert "no Bob in this shop" in str(world.failed())
 
 
 def test_a_plugin_that_cannot_write_now_is_waited_for() -> None:
@@ -565,9 +568,7 @@ def test_what_an_output_had_taken_and_cannot_keep_is_no_answer_to_what_comes_the
 
     picky(world, failed)
     world.ask(good(0))
-    for _ in range(ROUNDS_MAX):
-        world.bench.settle()
-    assert "the table is gone" in str(world.bench.exceptions)
+    assert "the table is gone" in str(world.failed())
 
 
 def test_what_a_plugin_raises_at_a_flush_ends_the_job_and_names_it() -> None:
@@ -579,9 +580,7 @@ def test_what_a_plugin_raises_at_a_flush_ends_the_job_and_names_it() -> None:
 
     output.flush = flush  # type: ignore[method-assign]
     world.ask(good(0))
-    for _ in range(ROUNDS_MAX):
-        world.bench.settle()
-    (reported, *_) = world.bench.exceptions
+    (reported, *_) = world.failed()
     assert reported["task"] == "write"
     assert "raised KeyError: 'no such table' (test_task_requests.py, line" in reported["detail"]
     assert reported["detail"].startswith("plugin ")
@@ -596,9 +595,7 @@ def test_a_hook_for_exceptions_decides_first_about_what_a_plugin_raises(verdict:
     picky(world, no_bob)
     waiting = world.ask({"n": 1, "who": "Bob"})
     if verdict == "kill":
-        for _ in range(ROUNDS_MAX):
-            world.bench.settle()
-        assert world.bench.exceptions
+        assert world.failed()
     else:
         assert world.answered(waiting).status is Status.FAILED
 

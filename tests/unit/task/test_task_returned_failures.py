@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from tests.support.jobs.bench import Bench
 from tests.support.jobs.memory_queue import MemoryQueue
+from tests.support.patience import rounds
 
 import onyx
 import onyx.plugin
 
 Segment = dict[str, Any]
-ROUNDS_MAX = 200
 
 
 def refuses(*numbers: int) -> Callable[[Segment], Segment]:
@@ -87,7 +87,7 @@ class World:
         self.bench.start()
 
     def until(self, condition: Callable[[], bool]) -> None:
-        for _ in range(ROUNDS_MAX):
+        for _ in rounds():
             self.bench.settle()
             if condition():
                 return

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.jobs.bench import Bench
+from tests.support.patience import rounds
 
 import onyx.spark.middle.spool
 from onyx.spark.child.request import StageRequest, Watch
@@ -57,7 +58,7 @@ def run(spec: dict[str, Any], peers: dict[str, int] | None = None) -> Bench:
     bench = Bench(spec, {"m:same": lambda frame: frame, "m:always": lambda *_: True,
                          "m:told": lambda event, segment, error: {"said": str(error)}},
                   peers)  # fmt: skip
-    for _ in range(60):
+    for _ in rounds():
         bench.settle()
         if bench.completed or bench.exceptions:
             break
