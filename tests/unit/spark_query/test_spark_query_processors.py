@@ -399,6 +399,23 @@ def test_peers_go_on_with_the_state_of_a_processor_on_spark(
 
 
 @pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("work", [TOTALS, ALL], ids=["groups", "no groups"])
+def test_spark_goes_on_with_the_state_of_a_processor_on_peers_that_rest(
+    work: dict[str, Any], tmp_path: Path
+) -> None:
+    line = Line(tmp_path, work, ("read",))
+    line.there("read", 20)
+    old = line.goes_on("peers")
+    for _ in range(400):
+        old.round()
+        old.clock.advance(0.1)
+    line.there("read", 100, ends=True)
+    last = line.goes_on("spark")
+    assert last.completed, last.exceptions
+    assert texts(written(tmp_path)) == on_peers(TOTALS)
+
+
+@pytest.mark.usefixtures("small_batches")
 def test_peers_say_that_they_do_not_take_over_what_was_left(tmp_path: Path) -> None:
     line = Line(tmp_path, NAMED, ("names", "read"))
     line.there("read", 20)

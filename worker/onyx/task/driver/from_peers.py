@@ -136,7 +136,7 @@ def _buckets(
     assignment: Assignment, job: Job, old: Planned, task: str, found: Gathered, buckets: int
 ) -> Iterator[BucketState]:
     """The buckets of a task, with the state of their shards in chunks of the new job."""
-    split = _shards(job.entry(task)) > 1
+    split = job.entry(task).is_grouped
     store = assignment.services.state_store(durable=True)
     folder = TaskFolder(assignment.job_id, task)
     state, mark = translated(old, job, task), found.watermark
