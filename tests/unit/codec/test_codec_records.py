@@ -22,6 +22,7 @@ from onyx.keystate.records import (
     FiringProgress,
     JoinRows,
     JoinSchema,
+    PutEntries,
     Record,
     SetArrays,
     SetSessionArrays,
@@ -40,6 +41,7 @@ COUNTED = SetStates("visits", 0, ["a"], [3])
 EVERY: list[Record] = [
     COUNTED,
     AddUpdates("visits", 0, 7, [{"n": 1}]),
+    PutEntries("visits", 0, "a", ["x", 1, "y", [2.5]]),
     DeleteGroups("visits", 0, [b"x", None]),
     SetArrays("visits", 1, "ints", [b"\1" + 7 * b"\0"], ["<i8"], [b"\2" + 7 * b"\0"]),
     SetArrays("visits", 1, "any", [None, [1, "a"]], ["<f8"], [16 * b"\0"]),

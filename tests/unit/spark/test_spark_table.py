@@ -193,7 +193,7 @@ ROWS: dict[str, list[Spec]] = {
         with_stage(sparkConf={"spark.driver.memory": "1g"}),
     ],
     "lifecycles": [{**JOB, "lifecycles": [{"task": "all", "calls": "m:calls"}]}],
-    "`upgrade`": [{**JOB, "upgrade": {"from": "old"}}],
+    "`upgrade`": [{**endless(JOB), "upgrade": {"from": "old"}}],
 }  # fmt: skip
 
 
