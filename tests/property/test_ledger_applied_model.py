@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.examples import examples
 
-from onyx.ledger.applied import Applied
+from onyx.flow.batch import Batch
+from onyx.ledger.applied import Applied, repeats_of
 from onyx.ledger.lineage import U64, pack_roots, run_of_ids, run_of_roots
 from onyx.runs import Numbers, Run
+from onyx.task.state.applied_ids import AppliedIds
+from onyx.task.state.chunks import NO_COLUMNS
 
 SEGMENTS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 30), st.sampled_from([1, 2, 257, 258, 2**63])),
@@ -33,7 +36,7 @@ def known(applied: Applied, roots: Numbers, ids: Numbers) -> list[bool]:
     return [False] * len(roots) if found is None else found.tolist()
 
 
-class AppliedIds(RuleBasedStateMachine):
+class Model(RuleBasedStateMachine):
     """Retries must be recognised exactly; first attempts too, where an older version may have been
     or a retry overtook them."""
 
@@ -128,5 +131,48 @@ class AppliedIds(RuleBasedStateMachine):
         assert found == self.model
 
 
-TestAppliedIds = AppliedIds.TestCase
+TestAppliedIds = Model.TestCase
 TestAppliedIds.settings = settings(max_examples=examples(60))
+
+
+MIXED = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(1, 3), st.sampled_from([7, 8])), max_size=12
+)
+"""Position, attempt, id: segments are in a batch with other attempts of themselves."""
+
+
+@given(st.lists(st.tuples(MIXED, st.sets(st.integers(0, 11))), max_size=6))
+@settings(max_examples=examples(200))
+def test_what_is_withdrawn_is_applied_when_another_attempt_brings_it(
+    batches: list[tuple[list[Segment], set[int]]],
+) -> None:
+    its, applied = AppliedIds(NO_COLUMNS, NO_COLUMNS), set[tuple[int, int]]()
+    for mixed, drawn in batches:
+        parts = [columns([(0, at, id)], attempt) for at, attempt, id in mixed]
+        roots, ids = (np.concatenate(each) for each in zip(columns([], 1), *parts, strict=True))
+        withdrawn = sorted(index for index in drawn if index < len(mixed))
+        wanted = []
+        for index, (at, _, id) in enumerate(mixed):
+            wanted.append(index not in withdrawn and (at, id) not in applied)
+            if wanted[-1]:
+                applied.add((at, id))
+        news = its.fresh(Batch([{}] * len(mixed), roots, ids), withdrawn)
+        assert (wanted if news is None else news.tolist()) == wanted
+        assert news is not None or all(wanted)
+
+
+@given(MIXED, st.sets(st.integers(0, 11)))
+@settings(max_examples=examples(200))
+def test_what_is_the_same_shares_the_fate_of_some(mixed: list[Segment], drawn: set[int]) -> None:
+    parts = [columns([(0, at, id)], attempt) for at, attempt, id in mixed]
+    roots, ids = (np.concatenate(each) for each in zip(columns([], 1), *parts, strict=True))
+    chosen = sorted(index for index in drawn if index < len(mixed))
+    named = [(at, id) for at, _, id in mixed]
+    found = repeats_of(roots, ids, np.array(chosen, np.intp))
+    assert all(named[index] == named[first] for index, first in found.items())
+    assert set(found.values()) <= set(chosen)
+    assert sorted(found) == [
+        index
+        for index, name in enumerate(named)
+        if index not in chosen and name in [named[each] for each in chosen]
+    ]

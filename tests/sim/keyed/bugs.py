@@ -13,7 +13,8 @@ before what functions have returned. Of loops: K18 what goes back has the id tha
 what comes back of a tree that is complete goes on; K20 an edge inside a loop counts as a lap; K21
 what goes back holds the task up. Of what another task keeps: K22 all groups are asked for at one
 peer; K23 a question that was lost is not asked again; K24 what did not fit into an answer counts as
-not there; K25 a group that the batch before had is not asked for.
+not there; K25 a group that the batch before had is not asked for. K26 what failed has not failed in
+another attempt that the same batch has.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from onyx.flow.batch import Batch
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.formats import Segments
 from onyx.flow.leaves import Leaves
+from onyx.flow.segment_failure import SegmentFailure
 from onyx.joins.kept import Kept
 from onyx.keystate.coded import Groups
 from onyx.keystate.records import Record
 from onyx.ledger.hop import Share
 from onyx.operators import building
 from onyx.operators.context import OperatorContext
+from onyx.operators.keyed import over_columns
 from onyx.operators.keyed.changes import Changes
 from onyx.operators.keyed.expiry import Expiry
 from onyx.operators.keyed.function_calls import HeldStates
@@ -153,6 +156,11 @@ def _end_all_the_same(expiry: Expiry, now_ms: int) -> Iterator[Any]:
         if expiry._touched.get(key) is not None:
             expiry._touched.remove(key)
             yield key
+
+
+def _only_the_first_attempt(batch: Batch, failures: list[SegmentFailure]) -> list[SegmentFailure]:
+    """K26."""
+    return failures
 
 
 def _forget_applied(ids: AppliedIds, roots: Numbers, segments: Numbers) -> None:
@@ -304,6 +312,7 @@ PLANTS: Plants = {
     "K23": (Lookups, "_ask_again", _wait),
     "K24": (Lookups, "receive", _only_the_first),
     "K25": (building, "Kept", _Remembering),
+    "K26": (over_columns, "with_repeats", _only_the_first_attempt),
 }
 FOUND_BY: FoundBy = {
     "K1": {"W5", "T1"},
@@ -330,6 +339,7 @@ FOUND_BY: FoundBy = {
     "K22": {"A1"},
     "K23": {"V3"},
     "K24": {"A1"},
+    "K26": {"C5", "S2"},
     "K25": {"A1"},
 }
 planted = partial(planted_of, PLANTS)

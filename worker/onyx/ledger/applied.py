@@ -198,6 +198,22 @@ def _is_in(run: _Sorted, keys: U64, ids: U64) -> Mask:
     return found
 
 
+def repeats_of(
+    roots: Numbers | None, ids: Numbers | None, chosen: NDArray[np.intp]
+) -> dict[int, int]:
+    """The segments of a batch that are the same as some of it, because another attempt has brought
+    them: by the index of each the index of that one. Whatever keeps some from being applied keeps
+    these from it too."""
+    if roots is None or ids is None or not len(chosen) or not any_retried(roots):
+        return {}
+    firsts, named = without_attempts(array_of(roots)), array_of(ids)
+    wanted = {(firsts[index], named[index]): index for index in map(int, chosen)}
+    alike = np.flatnonzero(np.isin(named, named[chosen]))
+    others = np.setdiff1d(alike, chosen).tolist()
+    found = ((index, wanted.get((firsts[index], named[index]))) for index in others)
+    return {index: first for index, first in found if first is not None}
+
+
 def _repeated(roots: U64, ids: U64) -> Mask:
     """Segments that are the same as an earlier one."""
     order = np.lexsort((ids, roots))

@@ -28,6 +28,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,12 +36,13 @@ import pyarrow as pa
 
 from onyx.errors import contained, describe
 from onyx.flow.batch import Batch, EncodedRun, Segment, Segments
+from onyx.flow.segment_failure import SegmentFailure
 from onyx.ids import TaskName
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.pages import Made, Pages
 from onyx.keystate.records import Files, Record, Records, StatesRecord
 from onyx.keystate.selection import EVERYTHING, Selection
-from onyx.ledger.applied import Mask
+from onyx.ledger.applied import Mask, repeats_of
 from onyx.program.answering import NOBODY, Answering
 from onyx.program.apply import apply
 from onyx.program.batch_work import BatchWork
@@ -302,6 +304,18 @@ def keep_made(keeper: Keeper, work: BatchWork) -> None:
         else:
             keeper.emit_for(shard, segments, taken(work.batch.roots, np.array(indices, np.intp)))
     keeper.changed(len(work.batch))
+
+
+def with_repeats(batch: Batch, failures: list[SegmentFailure]) -> list[SegmentFailure]:
+    """The failures of a batch whose function is called once for segments that are the same: where
+    that fails, all of them have failed."""
+    if not failures:
+        return failures
+    failed = dict(failures)
+    same = repeats_of(batch.roots, batch.ids, np.array(sorted(failed), np.intp))
+    return sorted(
+        [*failures, *((n, failed[first]) for n, first in same.items())], key=itemgetter(0)
+    )
 
 
 def emit_late(

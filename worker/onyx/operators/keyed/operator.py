@@ -28,7 +28,7 @@ from onyx.operators.keyed.over_columns import over_columns
 from onyx.program.answering import NOBODY, Answering
 from onyx.program.batch_work import BatchWork
 from onyx.program.fitting import fit
-from onyx.program.operator import keep_made
+from onyx.program.operator import keep_made, with_repeats
 from onyx.program.prepare import read_groups
 from onyx.returning import Returned, collecting, lost, one_by_one
 from onyx.runs import array_of
@@ -83,7 +83,7 @@ class KeyedOperator(KeyedStates):
             raised = calls.over(segments, rows(groups), where.tolist())
         work.made += calls.made.items()
         work.made_of = calls.made_of
-        failed = sorted([*misfits, *raised], key=itemgetter(0))
+        failed = with_repeats(work.batch, sorted([*misfits, *raised], key=itemgetter(0)))
         if self.made_before is not None:
             called = np.setdiff1d(where, [index for index, _ in raised]).tolist()
             return self._in_trees(self.made_before, work, rows(groups), called, failed), returned

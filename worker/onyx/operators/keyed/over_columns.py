@@ -24,7 +24,7 @@ from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.keyed_states import KeyedStates
 from onyx.program.batch_work import BatchWork
 from onyx.program.fitting import fit_columns
-from onyx.program.operator import Keeper
+from onyx.program.operator import Keeper, with_repeats
 from onyx.program.program import Program
 from onyx.returning import Returned, collecting
 from onyx.windows.prepared import unique_values
@@ -46,7 +46,7 @@ def over_columns(
     rows, uniques = _unique(keeper, its, rows)
     nothing = np.empty(0, dtype=np.intp)
     if not len(rows.where):
-        return of_some(Leaves([], nothing), rows.where, rows.misfits), []
+        return Leaves([], nothing, None, with_repeats(batch, rows.misfits)), []
     with collecting(program.job.ack_returns, len(rows.where), size_bytes) as returned:
         now_ms = keeper.clock.wall_ms()
         leaves = states.call_columns(fn, rows.groups, rows.columns, now_ms)
@@ -60,8 +60,9 @@ def over_columns(
         # All into one shard: many small batches would take longer, and nobody is promised an order.
         work.made.append((int(shards[0]), leaves.segments))
     found = [each._replace(at=int(rows.where[each.at])) for each in returned]
-    failed = Leaves([], nothing, None, leaves.failures)
-    return of_some(failed, rows.where, rows.misfits), found
+    failed = of_some(Leaves([], nothing, None, leaves.failures), rows.where, rows.misfits)
+    failed.failures = with_repeats(batch, failed.failures)
+    return failed, found
 
 
 def _tell_apart(work: BatchWork, leaves: Leaves, where: Indices, shards: Indices) -> None:

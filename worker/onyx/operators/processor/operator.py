@@ -17,6 +17,7 @@ from onyx.errors import UserFunctionError
 from onyx.flow.batch import Batch, Indices, as_dicts, as_given, take
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.ledger.applied import repeats_of
 from onyx.operators.context import OperatorContext
 from onyx.operators.processor.calls import Calls
 from onyx.operators.processor.definition import Processing
@@ -29,7 +30,7 @@ from onyx.program.answering import NOBODY, Answering
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure
 from onyx.program.fitting import fit
-from onyx.program.operator import keep_made
+from onyx.program.operator import keep_made, with_repeats
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.returning import LOST, Returned, collecting, lost
@@ -59,7 +60,8 @@ class ProcessorOperator(ProcessorStates):
         program, keys = self.program, self.program.job.ack_returns
         unapplied = self.keeper.unapplied(batch)
         where = np.arange(len(batch)) if unapplied is None else np.flatnonzero(unapplied)
-        items, kept, failures = _items(program, batch, where)
+        items, kept, misfits = _items(program, batch, where)
+        failures = with_repeats(batch, misfits)
         work.returned = lost(keys, unapplied)
         if items:
             try:
@@ -73,7 +75,7 @@ class ProcessorOperator(ProcessorStates):
             returned += [Returned(at, key, None, LOST) for at in worked.unfinished for key in keys]
             work.returned += [each._replace(at=int(kept[each.at])) for each in returned]
             failed = [(int(kept[at]), error) for at, error in worked.failed]
-            failures = sorted([*failures, *failed], key=itemgetter(0))
+            failures = with_repeats(batch, sorted([*misfits, *failed], key=itemgetter(0)))
             if worked.taken < len(kept):
                 failures = self._leave(work, batch, kept[worked.taken :], failures)
         if program.observed:
@@ -86,6 +88,8 @@ class ProcessorOperator(ProcessorStates):
     ) -> list[SegmentFailure]:
         """These segments stay in the inbox, and are no part of the batch any more; what has failed,
         by its place in what is left of that."""
+        same = repeats_of(batch.roots, batch.ids, left)
+        left = np.union1d(left, [*same]).astype(np.intp) if same else left
         work.left = batch.take(left)
         done = np.delete(np.arange(len(batch)), left)
         if len(done):

@@ -46,19 +46,24 @@ class AppliedIds:
             withdrawn: segments that are not to be applied.
         """
         roots, ids = batch.roots, batch.ids
-        known = None if roots is None or ids is None else self._applied.known(roots, ids)
-        news = without(batch, withdrawn) if len(withdrawn) or known is not None else None
-        if news is not None and known is not None:
-            news &= ~known
-        if roots is not None and ids is not None:
-            if news is None:
-                self.apply(roots, ids)
-            else:
-                self.apply(taken(roots, news), taken(ids, news))
-        return news
+        kept = without(batch, withdrawn) if len(withdrawn) else None
+        if roots is None or ids is None:
+            return kept
+        if kept is not None:
+            roots, ids = taken(roots, kept), taken(ids, kept)
+        # What is withdrawn is not known because of that: another attempt may have brought it too.
+        known = self._applied.known(roots, ids)
+        if known is not None:
+            roots, ids = taken(roots, ~known), taken(ids, ~known)
+        self.apply(roots, ids)
+        if kept is None or known is None:
+            return kept if known is None else ~known
+        kept[kept] = ~known
+        return kept
 
     def unapplied(self, batch: Tracked) -> Mask | None:
-        """Which segments have not been applied yet; nothing changes. None: all of them."""
+        """Which segments have not been applied yet, of the same ones the first; nothing changes.
+        None: all of them."""
         if batch.roots is None or batch.ids is None:
             return None
         known = self._applied.known(batch.roots, batch.ids)

@@ -13,6 +13,7 @@ import numpy as np
 
 from onyx.codec.records import decode_records
 from onyx.keystate.records import StatesRecord
+from onyx.ledger.applied import repeats_of
 from onyx.retry import RETRIES_MAX
 from onyx.runs import Numbers, taken
 from onyx.task.parts.work import Work
@@ -40,6 +41,7 @@ def _merge(keeper: StateKeeper, partial: Partial, ask_again: AskAgain) -> None:
         keeper.withhold(partial.roots, partial.ids)
         return
     again = np.ones(len(partial), np.bool_) if unapplied is None else unapplied
+    again[[*repeats_of(partial.roots, partial.ids, again.nonzero()[0])]] = True
     applied, left = (~again).nonzero()[0], again.nonzero()[0]
     keeper.withhold(taken(partial.roots, applied), taken(partial.ids, applied))
     if len(left):
