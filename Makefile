@@ -6,9 +6,12 @@ SEEDS ?= 2000
 STEPS ?= 300
 CASES ?= tests/conformance/cases/*.json
 CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
-# Tests with servers wait most of their time: so twice as many at once as there are cores. Those
-# without seldom wait, and each process that runs them finds all tests first, 11 s of CPU.
+MEMORY_GIB := $(shell $(PYTHON) -c 'import os; print(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30)')
+# Tests with servers wait most of their time: so twice as many at once as there are cores, and three
+# times where most are such tests, if each has 3 GiB for itself and a JVM. Those without seldom wait,
+# and each process that runs them finds all tests first, 11 s of CPU.
 PARALLEL ?= --numprocesses $(shell expr 2 \* $(CORES)) --dist worksteal
+PARALLEL_REST ?= --numprocesses $(shell $(PYTHON) -c 'print(max($(CORES), min(3 * $(CORES), $(MEMORY_GIB) // 3)))') --dist worksteal
 PARALLEL_CHECK ?= --numprocesses $(shell expr 1 + $(CORES)) --dist worksteal
 FUZZ_SECONDS ?= 600
 ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
@@ -63,7 +66,7 @@ short: setup ## Run the tests of `make test`
 	$(BIN)/python -m pytest $(PARALLEL) --tier short
 
 rest: setup ## Run the tests that `make test-all` has besides
-	$(BIN)/python -m pytest $(PARALLEL) --tier rest
+	$(BIN)/python -m pytest $(PARALLEL_REST) --tier rest
 
 LOWEST := $(VENV)-lowest
 lowest: ## Test the engine with the lowest versions that pyproject.toml allows, in a .venv of its own (3 minutes)
