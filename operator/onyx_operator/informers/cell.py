@@ -171,7 +171,8 @@ async def _cancel_all() -> None:
             return
         for each in left:
             each.cancel()
-        await asyncio.wait(left, timeout=CANCELLED_WAIT_S)
+        with contextlib.suppress(asyncio.CancelledError):  # one of them cancels all that it finds
+            await asyncio.wait(left, timeout=CANCELLED_WAIT_S)
 
 
 def _left_behind(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
