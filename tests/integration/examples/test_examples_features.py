@@ -144,9 +144,9 @@ def test_orders_that_are_kept_are_read_by_another_job_too(
     assert Counter(each["id"] for each in found) == Counter(each["id"] for each in orders * 2)
 
 
-def test_jobs_are_controlled_from_python() -> None:
+def printed_by(program: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "control.py"],
+        [sys.executable, program],
         cwd=FOLDER,
         capture_output=True,
         text=True,
@@ -154,8 +154,18 @@ def test_jobs_are_controlled_from_python() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines() == [
+    return done.stdout.splitlines()
+
+
+def test_jobs_are_controlled_from_python() -> None:
+    assert printed_by("control.py") == [
         "once completed: True",
         "endless completed: True",
         "killed completed: False",
     ]
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_with_the_other_engine() -> None:
+    counted = [f"{customer} without a gap: True" for customer in ("ann", "bob", "cid")]
+    assert printed_by("engines.py") == ["completed: True", *counted]
