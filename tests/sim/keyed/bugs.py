@@ -9,10 +9,10 @@ items that go from a map are not recorded; K11 what is known as applied is calle
 takes over does not look at timers; K13 a table of which something could not be read counts as
 whole; K14 a call over columns that fails leaves what it has set; K15 a state that is on disk is not
 written again; K16 at the end timers by the clock are dropped; K17 event time goes on downstream
-before what functions have returned. Of loops: K18 what goes back has the id that it had before; K19
-what comes back of a tree that is complete goes on; K20 an edge inside a loop counts as a lap; K21
-what goes back holds the task up. Of what another task keeps: K22 all groups are asked for at one
-peer; K23 a question that was lost is not asked again; K24 what did not fit into an answer counts as
+before what functions have returned. Of loops: K19 what comes back of a tree that is complete goes
+on; K20 an edge inside a loop counts as a lap; K21 what goes back holds the task up. Of what another
+task keeps: K22 all groups are asked for at one peer; K23 a question that was lost is not asked
+again; K24 what did not fit into an answer counts as
 not there; K25 a group that the batch before had is not asked for. K26 what failed has not failed in
 another attempt that the same batch has.
 """
@@ -35,7 +35,6 @@ from onyx.flow.segment_failure import SegmentFailure
 from onyx.joins.kept import Kept
 from onyx.keystate.coded import Groups
 from onyx.keystate.records import Record
-from onyx.ledger.hop import Share
 from onyx.operators import building
 from onyx.operators.context import OperatorContext
 from onyx.operators.keyed import over_columns
@@ -224,11 +223,6 @@ def _at_once(keeper: StateKeeper, mark: Mark) -> Mark:
     return mark
 
 
-def _not_back(edge: int, parents: Any, child_index: Any, back: bool) -> Share:
-    """K18."""
-    return Share(edge, parents, child_index)
-
-
 def _all_deliveries(allocation: Allocation, deliveries: list[Delivery]) -> list[Delivery]:
     """K19."""
     return deliveries
@@ -304,7 +298,6 @@ PLANTS: Plants = {
     "K15": (SpilledBucket, "_write", _write_once),
     "K16": (Timers, "take_all", _those_by_event_time),
     "K17": (StateKeeper, "release", _at_once),
-    "K18": (send, "Share", _not_back),
     "K19": (intake, "_living", _all_deliveries),
     "K20": (send, "laps_of", _one_more_lap),
     "K21": (Outbox, "_append", _in_one_queue),
@@ -332,7 +325,6 @@ FOUND_BY: FoundBy = {
     "K15": {"A1", "S1", "T3", "W5"},
     "K16": {"T1"},
     "K17": {"W3"},
-    "K18": {"C5"},
     "K19": {"S2"},
     "K20": {"U"},
     "K21": {"V3"},

@@ -53,6 +53,14 @@ def test_children_on_two_edges_are_two():
     assert reported(made, 2) == {1: 2 ^ second[0] ^ second[1]}
 
 
+def test_what_goes_back_is_another_segment_each_time():
+    back = share([0, 2], edge=5)._replace(back=True)
+    made = hop(u64(1, 2, 4), [back, share([1])], emitted=False)
+    first, second = child_ids(u64(1, 4), 5).tolist()
+    assert [ids.tolist() for ids in made.ids] == [[first, second], [2]]
+    assert reported(made, 3) == {0: 1 ^ first, 2: 4 ^ second}
+
+
 def test_an_input_reports_children_only_and_0_for_what_nobody_wanted():
     assert reported(hop(u64(1, 2, 4), [share()], emitted=True), 3) == {0: 1, 1: 2, 2: 4}
     assert reported(hop(u64(1, 2, 4), [share([0, 2])], emitted=True), 3) == {0: 1, 1: 0, 2: 4}
