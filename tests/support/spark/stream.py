@@ -32,13 +32,22 @@ class Worker:
         """Called when a micro-batch is published."""
 
     def publish(self, batch: QueryBatch) -> None:
-        if self.dies(batch) == "before the commit":
+        when = self.dies(batch)
+        if when == "before the commit":
             raise Unavailable("died")
         self.batches.append(batch)
         publish_batch(self.request, batch)
         self.then(batch)
-        if self.dies(batch) == "behind it":
+        if when == "behind it":
             raise Unavailable("died")
+
+    def run_whoever_dies(self, before: int, behind: int) -> None:
+        """Run to the end, and die on the way: before the commit of one micro-batch, and behind that
+        of a later one."""
+        left = {before: "before the commit", behind: "behind it"}
+        self.dies = lambda batch: left.pop(batch.number, "")
+        failures = [self.run().failure for _ in range(3)]
+        assert [each is None for each in failures] == [False, False, True], failures
 
     def run(self, spark: Any = None, buckets: int = 3, draining: bool = False) -> QueryReply:
         """A new query, behind the last commit."""

@@ -99,19 +99,7 @@ def test_micro_batches_give_the_rows_of_peers_whoever_dies(
 ) -> None:
     monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", warm)
     worker = Worker(job(fed(tmp_path), task), tmp_path, (INPUTS, FUNCTIONS))
-    died: list[int] = []
-
-    def dies(batch: Any) -> str:
-        if batch.number in (2, 4) and batch.number not in died:
-            died.append(batch.number)
-            return "before the commit" if batch.number == 2 else "behind it"
-        return ""
-
-    worker.dies = dies
-    for _ in range(3):
-        reply = worker.run()
-    assert reply.failure is None, reply.failure
-    assert died == [2, 4]
+    worker.run_whoever_dies(before=2, behind=4)
     assert texts(written(tmp_path)) == on_peers(task)
 
 

@@ -119,17 +119,5 @@ def test_a_loop_comes_to_its_end_within_a_micro_batch_whoever_dies(
     feed(tmp_path / "feed", {"a": NUMBERS[::2], "b": NUMBERS[1::2]}, 100, ends=True)
     fed = {"plugin": f"{INPUTS}:fed", "options": {"feed": str(tmp_path / "feed")}}
     worker = Worker(job(fed, form), tmp_path, (INPUTS, SELF))
-    died: list[int] = []
-
-    def dies(batch: Any) -> str:
-        if batch.number in (2, 4) and batch.number not in died:
-            died.append(batch.number)
-            return "before the commit" if batch.number == 2 else "behind it"
-        return ""
-
-    worker.dies = dies
-    for _ in range(3):
-        reply = worker.run()
-    assert reply.failure is None, reply.failure
-    assert died == [2, 4]
+    worker.run_whoever_dies(before=2, behind=4)
     assert found(tmp_path) == EXPECTED
