@@ -15,7 +15,7 @@ of Python integers was rejected: 60 bytes and 100 ns an id.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -195,6 +195,15 @@ def _is_in(run: _Sorted, keys: U64, ids: U64) -> Mask:
         found[left] = run.ids[at[left]] == ids[left]
         at[left] += 1
         left = left[~found[left] & (at[left] < len(run.keys))]
+    return found
+
+
+def without(count: int, withdrawn: Sequence[int]) -> Mask | None:
+    """Which of so many segments of a batch are not withdrawn; None: all of them."""
+    if not len(withdrawn):
+        return None
+    found = np.ones(count, dtype=np.bool_)
+    found[list(withdrawn)] = False
     return found
 
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from onyx.flow.batch import Batch
 from onyx.keystate.groups import Shards
-from onyx.ledger.applied import Mask
+from onyx.ledger.applied import Mask, without
 from onyx.seams import Clock
 
 
@@ -32,8 +30,4 @@ class Untracked:
 
     def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
         """All but those that are withdrawn."""
-        if not withdrawn:
-            return None
-        news = np.ones(len(batch), np.bool_)
-        news[list(withdrawn)] = False
-        return news
+        return without(len(batch), withdrawn)

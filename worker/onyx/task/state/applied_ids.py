@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
-from onyx.ledger.applied import Applied, Mask
+from onyx.ledger.applied import Applied, Mask, without
 from onyx.ledger.lineage import any_retried, first_attempts
 from onyx.runs import Numbers, joined, taken
 from onyx.task.state.chunks import NO_COLUMNS, Columns
@@ -46,7 +44,7 @@ class AppliedIds:
             withdrawn: segments that are not to be applied.
         """
         roots, ids = batch.roots, batch.ids
-        kept = without(batch, withdrawn) if len(withdrawn) else None
+        kept = without(len(batch), withdrawn)
         if roots is None or ids is None:
             return kept
         if kept is not None:
@@ -97,10 +95,3 @@ class AppliedIds:
     def columns(self) -> Columns:
         """All that is known as applied."""
         return self._applied.columns()
-
-
-def without(batch: Tracked, withdrawn: Sequence[int]) -> Mask:
-    """Which segments are not withdrawn."""
-    news = np.ones(len(batch), dtype=np.bool_)
-    news[list(withdrawn)] = False
-    return news

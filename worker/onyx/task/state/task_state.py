@@ -7,11 +7,11 @@ from typing import Any
 
 from onyx.keystate.pages import Pages
 from onyx.keystate.uniqueness import Filters
-from onyx.ledger.applied import Mask
+from onyx.ledger.applied import Mask, without
 from onyx.program.operator import Operator
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
-from onyx.task.state.applied_ids import AppliedIds, Tracked, without
+from onyx.task.state.applied_ids import AppliedIds, Tracked
 from onyx.task.state.chunks import NO_COLUMNS, Whole, stored
 from onyx.task.state.emissions import Emissions, Taken
 
@@ -44,7 +44,7 @@ class TaskState:
         """Which segments have not been applied yet, as `AppliedIds.fresh`."""
         if self.applied is not None:
             return self.applied.fresh(batch, withdrawn)
-        return without(batch, withdrawn) if withdrawn else None
+        return without(len(batch), withdrawn)
 
     def unapplied(self, batch: Tracked) -> Mask | None:
         """Which segments have not been applied yet; nothing changes. None: all of them."""
