@@ -22,6 +22,7 @@ from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
 from msgspec.structs import replace
 
+from onyx.base.seams import SystemClock
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
@@ -30,7 +31,6 @@ from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START
 from onyx.program.reading.segments_reader import segments_reader
 from onyx.rights import EVERYTHING
-from onyx.seams import SystemClock
 
 EVERY = 250
 GOAL_READING, GOAL_JOB = 3.0, 1.5

@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from benchmarks.figures import Figure, Measured, Options, parser, run
 
+from onyx.base.seams import SystemClock
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.plugins.protocol import START, ColumnsReader, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.rights import EVERYTHING
-from onyx.seams import SystemClock
 
 BATCH = 1_000
 ROWS = 10_000

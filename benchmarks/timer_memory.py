@@ -23,12 +23,12 @@ import psutil
 from benchmarks import harness
 from benchmarks.figures import Figure, Measured, Options, parser, run
 
+from onyx.base.seams import SystemClock
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.groups import Shards
 from onyx.model.parsing.job import parse_mapping
 from onyx.operators.keyed.definition import keyed_function
 from onyx.operators.keyed.operator import KeyedOperator
-from onyx.seams import SystemClock
 from onyx.state.local.spilled import Spill
 
 BATCH, BATCHES_A_CHUNK = 2_000, 10

@@ -26,8 +26,8 @@ import urllib3
 from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
+from onyx.base.structs import UNREADABLE
 from onyx.errors import OnyxError, Unavailable
-from onyx.structs import UNREADABLE
 from onyx_operator.event_series import EventSeries, Series
 from onyx_operator.settings import KubeSettings
 

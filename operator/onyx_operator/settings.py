@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import field
 
+from onyx.base.variables import read
 from onyx.settings import Settings, from_environment
-from onyx.variables import read
 
 
 class KubeSettings(msgspec.Struct, frozen=True):

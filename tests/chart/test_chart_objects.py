@@ -20,11 +20,11 @@ from tests.support.generated.chart import (
     value_set,
 )
 
+from onyx.base.structs import fields, is_struct
 from onyx.cli.commands.zookeeper import PORT
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import ZooKeeperServerSettings, variables
-from onyx.structs import fields, is_struct
 from onyx_operator.admission.server import MARK_PATH, PATHS
 from onyx_operator.clusters.pool import pool_name, selector
 from onyx_operator.clusters.spec import Refusal, read_spec

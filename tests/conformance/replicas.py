@@ -15,6 +15,7 @@ import msgspec
 from tests.support.log.raw_entries import raw_command
 from tests.support.log.submissions import job_spec, submit_job
 
+from onyx.base.structs import fields
 from onyx.ids import GroupId, JobId, Position
 from onyx.replica import canonical, jobs, machine
 from onyx.replica.command import Command
@@ -24,7 +25,6 @@ from onyx.replica.effects import StartTask
 from onyx.replica.entry import Entry
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import Replica
-from onyx.structs import fields
 
 INFINITY = "Infinity"
 _SCHEDULERS = {"job_scheduler", "task_schedulers"}

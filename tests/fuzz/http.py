@@ -14,12 +14,12 @@ import pyarrow as pa
 from tests.fuzz.mutating import mutated
 from tests.support.servers.fake_requests import FakeRequests
 
-from onyx.front.app import App
+from onyx.base.seams import SystemClock
+from onyx.gateway.app import App
 from onyx.requests.append import Append
 from onyx.requests.content import Refused, segments_of
 from onyx.requests.request import Answer, Status
 from onyx.rights import of_its_author
-from onyx.seams import SystemClock
 from onyx.serving.server import Server
 from onyx.settings import HttpSettings, Settings
 from onyx.telemetry.interface import NULL_GROUP

@@ -26,7 +26,7 @@ from tests.operator.workers import Workers
 from tests.support.patience import WAIT_S
 
 from onyx.client.deaths import report_death
-from onyx.deaths import Cause, Death
+from onyx.reports.deaths import Cause, Death
 from onyx_operator.clusters.resources import WORKER_KINDS
 
 pytestmark = [

@@ -10,9 +10,9 @@ import yaml
 from msgspec.structs import replace
 from tests.operator.clusters import CODE, OPERATOR, SMALL, SPARK, WHOLE, cluster, pool
 
-from onyx.deaths import Cause, Death
 from onyx.log.room import Usage
 from onyx.model.crd import cluster as crd_cluster
+from onyx.reports.deaths import Cause, Death
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.events import news
 from onyx_operator.clusters.observed import Found, Observed

@@ -20,8 +20,8 @@ from onyx.flow.handling import Handling
 from onyx.flow.leaves import Leaves
 from onyx.flow.routing import route_batch
 from onyx.flow.segment_failure import RetriesExhausted
+from onyx.functions.retry import failed
 from onyx.model.job import CatalogEntry, FlowCondition, Job
-from onyx.retry import failed
 
 CHILDREN = ("b", "c", "d")
 WORKFLOW = (("in", "a"), *(("a", child) for child in CHILDREN))

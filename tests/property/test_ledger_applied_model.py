@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.examples import examples
 
+from onyx.base.runs import Numbers, Run
 from onyx.flow.batch import Batch
 from onyx.ledger.applied import Applied, repeats_of
 from onyx.ledger.lineage import U64, pack_roots, run_of_ids, run_of_roots
-from onyx.runs import Numbers, Run
 from onyx.task.state.applied_ids import AppliedIds
 from onyx.task.state.chunks import NO_COLUMNS
 

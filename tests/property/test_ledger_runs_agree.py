@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onyx.base.runs import Numbers, Run, array_of, distinct, follow, gathered, joined, taken
 from onyx.codec.segments import decode_column, encode_column
 from onyx.ledger.acker import Acker, split_by_acker
 from onyx.ledger.hop import Share, hop
@@ -20,7 +21,6 @@ from onyx.ledger.lineage import (
     run_of_ids,
     run_of_roots,
 )
-from onyx.runs import Numbers, Run, array_of, distinct, follow, gathered, joined, taken
 
 POSITIONS = 3 * RANGE_POSITIONS
 PLACES = st.sampled_from(

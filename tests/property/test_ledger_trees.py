@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onyx.base.runs import joined
 from onyx.ledger.acker import Acker, split_by_acker
 from onyx.ledger.hop import Share, hop
 from onyx.ledger.lineage import RANGE_POSITIONS, fold, pack_roots, root_ids
-from onyx.runs import joined
 
 shapes = st.recursive(st.just([]), lambda children: st.lists(children, max_size=3), max_leaves=12)
 """A segment as the list of its children."""

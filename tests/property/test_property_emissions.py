@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.clocks import ManualClock
 from tests.support.examples import examples
 
+from onyx.base.runs import array_of
 from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.ledger.lineage import partitions_of, positions_of
-from onyx.runs import array_of
 from onyx.task.state.emissions import CHECK_INTERVAL_S, Emissions, Taken
 from onyx.task.state.runs import Placed, Run, SentRuns
 

@@ -12,13 +12,13 @@ from tests.support.clocks import ManualClock
 from tests.support.examples import examples
 from tests.support.log.memory_log import MemoryLog
 
+from onyx.base.runs import array_of
 from onyx.flow.batch import U64
 from onyx.ids import GroupId, JobId
 from onyx.ledger.lineage import positions_of
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins import protocol
 from onyx.plugins.protocol import Cursor
-from onyx.runs import array_of
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.frontier import FrontierStore
 from onyx.task.source.partition import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN

@@ -11,9 +11,9 @@ from tests.integration.transport.test_transport_contract import Side, grpc_world
 
 from onyx.requests.append import Append, Form, Payload
 from onyx.requests.request import Answer, Level, Status, answered
-from onyx.transport.requests.messages import decode_answer, encode_append
-from onyx.transport.requests.places import CALL_BYTES_MAX, CLIENT_CALLS_MAX, Place, Places
-from onyx.transport.requests.service import MANY, SERVICE
+from onyx.transport.gateway.messages import decode_answer, encode_append
+from onyx.transport.gateway.places import CALL_BYTES_MAX, CLIENT_CALLS_MAX, Place, Places
+from onyx.transport.gateway.service import MANY, SERVICE
 
 
 class Calls:

@@ -24,6 +24,7 @@ from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.fake_requests import at_once
 
+from onyx.base.seams import SystemClock
 from onyx.cli.commands.append import append
 from onyx.cli.commands.state import state
 from onyx.client.appender import Appender, NotTaken
@@ -31,8 +32,8 @@ from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
-from onyx.peer.requests.access import Access, InputTokens
-from onyx.peer.requests.inputs import RequestInput, RequestInputs
+from onyx.peer.router.access import Access, InputTokens
+from onyx.peer.router.inputs import RequestInput, RequestInputs
 from onyx.replica.commands import KillJob
 from onyx.replica.submission import submission
 from onyx.requests.append import Append, Form, Part, Payload
@@ -41,18 +42,17 @@ from onyx.requests.client_token import ClientToken
 from onyx.requests.request import Answer, Status, answered
 from onyx.requests.tokens import LOOK_INTERVAL_S, Tokens, metadata_of
 from onyx.rights import of_its_author
-from onyx.seams import SystemClock
 from onyx.settings import ClientSettings, Settings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.frames.encoder import hello_frame
 from onyx.transport.frames.packets import Hello
+from onyx.transport.gateway.messages import decode_answer, decode_append, encode_append
+from onyx.transport.gateway.service import MANY, ONE, SERVICE
+from onyx.transport.gateway.streams import AppendStreams
 from onyx.transport.grpc_asking import ask
 from onyx.transport.grpc_options import METHOD
 from onyx.transport.grpc_tls import open_channel
 from onyx.transport.grpc_transport import GrpcTransport
-from onyx.transport.requests.messages import decode_answer, decode_append, encode_append
-from onyx.transport.requests.service import MANY, ONE, SERVICE
-from onyx.transport.requests.streams import AppendStreams
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 ID = "5e0c7a52-0000-4000-8000-000000000001"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx import rights
+from onyx.base.seams import SystemClock
 from onyx.cli.local_run import checked
 from onyx.errors import UserError
 from onyx.plugins.files.input import FilesInput
@@ -30,7 +31,6 @@ from onyx.plugins.requests.options import RequestsOptions
 from onyx.plugins.requests.token_options import tokens_of
 from onyx.plugins.sql.engine import connect
 from onyx.rights import Rights, of_its_author, rights_of
-from onyx.seams import SystemClock
 from onyx.settings import Settings, TlsSettings, from_environment
 from onyx.spark.child.environment import environment
 from onyx.spark.left_files import remove_left

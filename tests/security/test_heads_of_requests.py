@@ -8,7 +8,7 @@ import pytest
 from tests.support.servers.fake_requests import FakeRequests
 from tests.support.servers.fronts import answer, answers, connected, fronts
 
-from onyx.front.front import Front
+from onyx.gateway.front import Front
 from onyx.serving.connection import HEAD_BYTES_MAX
 
 LINE = b"POST /jobs/orders/in HTTP/1.%d\r\n"

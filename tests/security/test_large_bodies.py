@@ -13,8 +13,8 @@ from tests.support.examples import examples
 
 from onyx.codec import segments as segments_codec
 from onyx.codec.msgpack_values import has_more_values
-from onyx.peer.requests import decoding as module
-from onyx.peer.requests.decoding import Decoding
+from onyx.peer.router import decoding as module
+from onyx.peer.router.decoding import Decoding
 from onyx.requests.append import Form, Payload
 from onyx.requests.content import LARGE_BYTES, VALUES_MAX, Refused, segments_of
 

@@ -24,9 +24,9 @@ from tests.support.servers.certificates import Secret
 from tests.support.servers.fake_requests import FakeRequests
 from tests.support.servers.fronts import answer, answers, connected, fronts
 
-from onyx.front.app import App
-from onyx.front.front import Front
-from onyx.front.interface import Target
+from onyx.gateway.app import App
+from onyx.gateway.front import Front
+from onyx.gateway.interface import Target
 from onyx.requests.append import Append
 from onyx.requests.caller import Caller
 from onyx.requests.request import Answer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onyx.front.asked import parameters_of, timeout_of
-from onyx.front.states import _asked
+from onyx.gateway.asked import parameters_of, timeout_of
+from onyx.gateway.states import _asked
 from onyx.requests.caller import NOBODY
 from onyx.serving.replies import Rejected
 

@@ -14,13 +14,13 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.log.replica_log import ReplicaLog
 from tests.support.servers.fake_requests import at_once
 
-from onyx.front.app import App
-from onyx.front.interface import Target
+from onyx.gateway.app import App
+from onyx.gateway.interface import Target
 from onyx.ids import JobId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
-from onyx.peer.requests.access import Access, InputTokens
-from onyx.peer.requests.inputs import RequestInputs
+from onyx.peer.router.access import Access, InputTokens
+from onyx.peer.router.inputs import RequestInputs
 from onyx.replica.commands import KillJob
 from onyx.replica.submission import submission
 from onyx.requests.append import Append

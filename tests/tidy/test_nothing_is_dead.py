@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from onyx.base.structs import fields, is_struct
 from onyx.settings import Settings
-from onyx.structs import fields, is_struct
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from onyx.base.variables import misspelt
 from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.errors import SettingsError
 from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS as IMPLEMENTED
@@ -18,7 +19,6 @@ from onyx.settings import (
     variables,
 )
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
-from onyx.variables import misspelt
 
 
 def test_every_job_scheduler_that_may_be_set_exists() -> None:

@@ -4,8 +4,8 @@ A job is plain data. Virtual peers coordinate only through a totally ordered log
 fold it into the same replica, and exchange segments directly. Start with `docs/architecture.md`.
 """
 
-from onyx.retry import FAIL, Retry
-from onyx.returning import ack_return
+from onyx.functions.retry import FAIL, Retry
+from onyx.functions.returning import ack_return
 
 __all__ = ["FAIL", "Retry", "__version__", "ack_return"]
 

@@ -18,9 +18,9 @@ from pathlib import PurePath
 import msgspec
 from msgspec.structs import replace
 
+from onyx.base.structs import prepared
+from onyx.base.variables import flatten
 from onyx.settings import Settings
-from onyx.structs import prepared
-from onyx.variables import flatten
 
 _NEVER = ("/proc", "/sys", "/dev/fd", "/etc/onyx", "/run/secrets", "/var/run/secrets")
 """What no job may name, whatever lists say: processes, keys of Onyx, tokens of service accounts."""

@@ -18,13 +18,13 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE, json_values
 from onyx.errors import Problem
 from onyx.serving.bodies import Bodies, Receive, Vanished
 from onyx.serving.listening import listener_at
 from onyx.serving.replies import Rejected, Reply, Send
 from onyx.serving.server import Server, connections_max
 from onyx.serving.shares import OWNER_FAVOUR, Held, Shares, address_of
-from onyx.structs import UNREADABLE, json_values
 from onyx.tls.server_files import ServerFiles
 from onyx_operator.admission.marking import marked
 from onyx_operator.admission.review import MalformedReview, Review, answer, judged

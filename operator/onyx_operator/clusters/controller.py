@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onyx.deaths import Death
 from onyx.errors import Unavailable
 from onyx.log.room import Usage
+from onyx.reports.deaths import Death
 from onyx.settings import Settings
 from onyx_operator.clusters.act import act
 from onyx_operator.clusters.events import news

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from onyx.deaths import Death
 from onyx.log.room import Usage
+from onyx.reports.deaths import Death
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.spec import Refusal
 from onyx_operator.kube import Resource

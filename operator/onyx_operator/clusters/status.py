@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onyx.deaths import reason, sentence
 from onyx.log.room import NEARLY_FULL, Usage
+from onyx.reports.deaths import reason, sentence
 from onyx_operator.clusters.observed import Observed
 from onyx_operator.clusters.plan import Plan
 from onyx_operator.clusters.pool import Pool, selector, selector_text

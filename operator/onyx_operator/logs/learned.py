@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from onyx.client import failure_text
-from onyx.deaths import Death, concerning, is_recent
 from onyx.ids import JobId
 from onyx.replica.jobs import input_partitions
-from onyx.stalls import cause, status_sentence
+from onyx.reports.deaths import Death, concerning, is_recent
+from onyx.reports.stalls import cause, status_sentence
 from onyx_operator.logs.follower import Follower
 from onyx_operator.logs.frontiers import Frontiers
 from onyx_operator.logs.jobs import log_job

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from onyx.deaths import Death
 from onyx.ids import JobId
 from onyx.log.acts import Act
 from onyx.log.room import Usage
 from onyx.model.job import Job
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
+from onyx.reports.deaths import Death
 from onyx.settings import Settings
 from onyx_operator.logs.follower import Connect, Follower, Heir, Listener
 from onyx_operator.logs.jobs import by_owner, changed_jobs, jobs_that_wait, stage_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 
-from onyx.deaths import Death
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.log.room import Usage
+from onyx.reports.deaths import Death
 from onyx.settings import Settings
 from onyx_operator.logs.follower import Connect, Heir
 from onyx_operator.logs.state import Trouble

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from onyx.base.runs import joined
 from onyx.ledger.acker import Acker
 from onyx.ledger.lineage import pack_roots
-from onyx.runs import joined
 
 
 def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:

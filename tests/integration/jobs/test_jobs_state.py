@@ -23,7 +23,7 @@ from tests.support.servers.processes import onyx
 from onyx import api
 from onyx.client.served_states import ServedStates
 from onyx.client.window_view import WindowView
-from onyx.front.states import AskedState, StateForm
+from onyx.gateway.states import AskedState, StateForm
 from onyx.ids import JobId
 from onyx.settings import StateSettings, ZooKeeperSettings
 

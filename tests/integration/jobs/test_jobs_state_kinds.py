@@ -17,7 +17,7 @@ from tests.support.servers.processes import onyx
 
 from onyx import api
 from onyx.client.served_states import ServedStates
-from onyx.front.states import AskedState, StateForm
+from onyx.gateway.states import AskedState, StateForm
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import StateSettings

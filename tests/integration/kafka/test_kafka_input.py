@@ -11,12 +11,12 @@ from confluent_kafka import Producer
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.kafka_broker import PASSWORD, USER, KafkaBroker
 
+from onyx.base.seams import Clock, SystemClock
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import Segment
 from onyx.plugins.protocol import START, Cursor, Input, Reader
 from onyx.plugins.registry import build_input
 from onyx.plugins.starting import first_cursor
-from onyx.seams import Clock, SystemClock
 from onyx.testing.columns_kit import check_columns_input
 from onyx.testing.plugin_kit import check_input
 

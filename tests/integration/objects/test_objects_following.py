@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 
+from onyx.base.seams import SystemClock
 from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.other_jobs import JobOutput
 from onyx.plugins.protocol import START
 from onyx.plugins.registry import build_output
-from onyx.seams import SystemClock
 from onyx.storage.memory import MemoryBlobStore
 
 READS_MAX = 500

@@ -20,8 +20,8 @@ from tests.support.jobs.yaml_jobs import FUNCTIONS, manifest
 
 from onyx.plugins.protocol import START
 from onyx.plugins.registry import build_input
-from onyx.resolve import Resolver
 from onyx.testing import TestEnv, with_test_env
+from onyx.user_code.resolve import Resolver
 
 pytestmark = pytest.mark.server
 ROWS, PARTITIONS = 1_000, 3

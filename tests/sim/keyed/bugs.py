@@ -25,6 +25,7 @@ from typing import Any
 
 from tests.sim.planting import FoundBy, Plants, planted_of
 
+from onyx.base.runs import Numbers
 from onyx.codec.values import decode_values
 from onyx.errors import Unavailable
 from onyx.flow.batch import Batch
@@ -44,7 +45,6 @@ from onyx.operators.keyed.function_calls import HeldStates
 from onyx.operators.keyed.states import Lists, Maps
 from onyx.operators.keyed.timers import Clock, Timer, Timers
 from onyx.program.definition import Definition
-from onyx.runs import Numbers
 from onyx.state.chunks import Chunk
 from onyx.state.local.spilled_bucket import SpilledBucket
 from onyx.tables import loading

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from tests.sim.planting import FoundBy, Plants, planted_of
 from tests.sim.windows.bugs import ack_all, no_fence, only_what_failed
 
+from onyx.base.runs import Numbers
 from onyx.flow.batch import as_dicts
 from onyx.flow.segment import Segment
 from onyx.journal import journal as journals
@@ -38,7 +39,6 @@ from onyx.plugins.protocol import Token
 from onyx.plugins.requests import entries
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.request import Request, Status
-from onyx.runs import Numbers
 from onyx.state.shard_state import ShardState
 from onyx.storage.fenced_log import Listed
 from onyx.task.phases import send

@@ -26,6 +26,7 @@ from tests.sim.windows.checks import Checks
 from tests.sim.windows.storage import Storage
 from tests.sim.windows.violation import fatal
 
+from onyx.base.runs import Numbers, array_of
 from onyx.flow.batch import Batch, as_dicts
 from onyx.ids import AllocationVersion, PeerId
 from onyx.journal.chunk import Chunk, decode_chunk
@@ -38,7 +39,6 @@ from onyx.ledger.lineage import PARTITION_SHIFT, unpack
 from onyx.log import job_documents
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.request import Status
-from onyx.runs import Numbers, array_of
 from onyx.storage.fenced_log import NOTE
 from onyx.transport.interface import Channel
 

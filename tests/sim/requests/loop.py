@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from onyx.seams import Clock
+from onyx.base.seams import Clock
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -18,7 +18,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._selector = self
 
     def running(self) -> VirtualLoop:
-        """Itself, as a loop is asked for by those that are not on it (`onyx.front.loop`)."""
+        """Itself, as a loop is asked for by those that are not on it (`onyx.gateway.loop`)."""
         return self
 
     def turn(self) -> None:

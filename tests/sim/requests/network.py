@@ -14,7 +14,7 @@ from tests.sim.windows.network import Link, Network
 from onyx.ids import GroupId
 from onyx.requests.append import Append
 from onyx.requests.request import Answer, Status
-from onyx.transport.requests.messages import (
+from onyx.transport.gateway.messages import (
     decode_answer,
     decode_append,
     encode_answer,

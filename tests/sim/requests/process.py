@@ -10,10 +10,10 @@ from tests.sim.requests.network import RequestLink
 from tests.sim.requests.outputs import NumberedParts, PlaceAtOnce
 from tests.sim.windows.process import Process
 
-from onyx.front.loop import Loop
-from onyx.peer.requests.access import InputTokens
-from onyx.peer.requests.inputs import RequestInputs
-from onyx.peer.requests.router import RequestRouter
+from onyx.gateway.loop import Loop
+from onyx.peer.router.access import InputTokens
+from onyx.peer.router.inputs import RequestInputs
+from onyx.peer.router.router import RequestRouter
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input

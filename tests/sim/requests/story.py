@@ -18,7 +18,7 @@ from tests.sim.windows.story import Leaf, Story, draw_story, publishes_late
 
 import onyx
 from onyx.flow.columnar import RETRY, ROW
-from onyx.retry import RETRIES_DEFAULT
+from onyx.functions.retry import RETRIES_DEFAULT
 
 Segment = dict[str, Any]
 

@@ -16,9 +16,9 @@ from unittest import mock
 
 from tests.sim.windows.violation import Violation, raise_hidden
 
+from onyx.base.seams import Clock
 from onyx.plugins.journalled import partition, partitions
 from onyx.plugins.requests import mailbox
-from onyx.seams import Clock
 
 TURNS_OF_JOIN = 40
 """Turns that a thread gets from whoever waits for its end."""

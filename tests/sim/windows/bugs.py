@@ -23,6 +23,8 @@ import numpy as np
 from tests.sim.planting import FoundBy, Plants, planted_of
 from tests.sim.windows.process import Process
 
+from onyx.base.runs import Numbers, taken
+from onyx.base.seams import Clock
 from onyx.errors import Unavailable
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
@@ -35,8 +37,6 @@ from onyx.ledger.retry_modes import OrderedWindow
 from onyx.plugins.job.feed import PATH
 from onyx.plugins.job.reader import PartsReader
 from onyx.plugins.protocol import START, Input
-from onyx.runs import Numbers, taken
-from onyx.seams import Clock
 from onyx.storage.fenced_log import FencedLogs, Listed
 from onyx.task.parts.allocation import Allocation
 from onyx.task.phases import send, write

@@ -23,6 +23,7 @@ from tests.sim.windows.failing import number_of
 from tests.sim.windows.story import keys_of, leaves_in
 from tests.sim.windows.violation import fatal
 
+from onyx.base.runs import Numbers, array_of
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import AllocationVersion, GroupId, PeerId
@@ -40,7 +41,6 @@ from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, 
 from onyx.log import job_documents
 from onyx.operators.windowed.definition import Windowed
 from onyx.operators.windowed.operator import WindowedOperator
-from onyx.runs import Numbers, array_of
 from onyx.state.chunk_codec import ChunkReader
 from onyx.state.chunk_codec import Kind as ChunkKind
 from onyx.state.chunks import EmittedRun

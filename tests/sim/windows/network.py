@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from onyx.base.runs import Numbers
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.requests.append import Append
 from onyx.requests.request import Answer
-from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 from tests.support.log.runs import by_job
 
-from onyx import recorder
 from onyx.ids import TaskName
 from onyx.processes import losses
-from onyx.recorder import Recorder
 from onyx.replica.state import Replica
+from onyx.telemetry import recorder
+from onyx.telemetry.recorder import Recorder
 
 if TYPE_CHECKING:
     from tests.sim.windows.process import Process

@@ -19,6 +19,8 @@ from tests.sim.windows.storage import DocumentsOf, PlaceOf, Storage
 from tests.sim.windows.violation import Violation, not_hidden
 from tests.support.operators.ordered import watch_operators
 
+from onyx.base.runs import Numbers
+from onyx.base.seams import Clock
 from onyx.errors import NameNotRegistered
 from onyx.flow.batch import Segment, Segments
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
@@ -33,12 +35,9 @@ from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import Cursor, Input, Output, PluginContext, Reader
 from onyx.plugins.roll_limits import RollLimits
-from onyx.recorder import Inside, Recording
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 from onyx.requests.desk import Desk
-from onyx.runs import Numbers
-from onyx.seams import Clock
 from onyx.tables.shared import SharedTables
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
@@ -52,6 +51,7 @@ from onyx.task.stateful import build
 from onyx.task.table import Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
+from onyx.telemetry.recorder import Inside, Recording
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Lookup
 

@@ -22,6 +22,7 @@ from tests.support.log.runs import altered
 from tests.support.operators.ordered import watch_operators
 from tests.support.spark.windows import run_plan
 
+from onyx.base.runs import Numbers
 from onyx.errors import NameNotRegistered, OnyxError
 from onyx.flow.batch import Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
@@ -33,7 +34,6 @@ from onyx.plugins.protocol import Cursor, Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.plugins.starting import first_cursor
 from onyx.program.phases import Phase
-from onyx.recorder import NoRecorder, Recording
 from onyx.replica.command import Command
 from onyx.replica.commands import (
     ExhaustInput,
@@ -52,7 +52,6 @@ from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import submission
 from onyx.requests.desk import Desk
 from onyx.rights import of_its_author
-from onyx.runs import Numbers
 from onyx.settings import Settings
 from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
 from onyx.storage.memory import MemoryBlobStore
@@ -69,6 +68,7 @@ from onyx.task.stateful import build
 from onyx.task.table import LOOP_END, Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
+from onyx.telemetry.recorder import NoRecorder, Recording
 from onyx.transport.local import LocalTransport
 from onyx.transport.lookups import Lookup
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.patience import WAIT_S
 
+from onyx.base.seams import SystemClock
 from onyx.errors import Unavailable
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
@@ -19,7 +20,6 @@ from onyx.ledger.returns import OUTCOMES
 from onyx.plugins.journalled.owning import OwningInput
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.registry import build_input
-from onyx.seams import SystemClock
 from onyx.storage.memory import MemoryBlobStore
 
 

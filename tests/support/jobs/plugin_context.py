@@ -8,11 +8,11 @@ from typing import Any, Literal
 import pyarrow as pa
 from tests.support.clocks import ManualClock
 
+from onyx.base.seams import Clock
 from onyx.errors import NameNotRegistered
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.plugins.protocol import PluginContext
 from onyx.rights import EVERYTHING, Rights
-from onyx.seams import Clock
 
 
 def plugin_context(

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.log.submissions import job_spec
 
+from onyx.base.structs import fields
 from onyx.ids import JobId
 from onyx.replica.state import JobRecord, JobRun, Replica
-from onyx.structs import fields
 
 _DEFAULTS = {field.name: field.default for field in fields(JobRun)}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onyx.base.on_demand import OnDemand
 from onyx.flow.batch import as_dicts
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.predicates import Resolve
@@ -20,7 +21,6 @@ from onyx.keystate.records import Record, Records, SetStates, append
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.model.job import Job
 from onyx.model.workflow import sources_above
-from onyx.on_demand import OnDemand
 from onyx.operators.context import OperatorContext
 from onyx.operators.table import Kind
 from onyx.program.batch_work import BatchWork

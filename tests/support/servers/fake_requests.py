@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from tests.support.clocks import ManualClock
 
-from onyx.front.interface import Target
+from onyx.gateway.interface import Target
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry
-from onyx.peer.requests.access import Access, InputTokens
-from onyx.peer.requests.inputs import RequestInput, RequestInputs
+from onyx.peer.router.access import Access, InputTokens
+from onyx.peer.router.inputs import RequestInput, RequestInputs
 from onyx.requests.append import Append
 from onyx.requests.caller import Caller
 from onyx.requests.request import Answer, Status

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.servers.fake_requests import FakeRequests
 
-from onyx.front.front import Front, open_front
-from onyx.front.loop import Loop
-from onyx.seams import SystemClock
+from onyx.base.seams import SystemClock
+from onyx.gateway.front import Front, open_front
+from onyx.gateway.loop import Loop
 from onyx.settings import HttpSettings, Settings
 from onyx.telemetry.interface import NULL_GROUP
 

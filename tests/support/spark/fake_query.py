@@ -15,10 +15,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from onyx.base.path_names import staged_name
 from onyx.model.job import CatalogEntry
 from onyx.model.parsing.job import parse_mapping
-from onyx.path_names import staged_name
-from onyx.resolve import Resolver
 from onyx.spark.driver.request import (
     OutputResult,
     QueryFailure,
@@ -30,6 +29,7 @@ from onyx.spark.driver.request import (
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.spark.session.ending import die_with
 from onyx.storage.staging.interface import STAGING
+from onyx.user_code.resolve import Resolver
 
 COMMAND = (sys.executable, __file__)
 replies: BinaryIO

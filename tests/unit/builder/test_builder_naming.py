@@ -16,7 +16,7 @@ import pytest
 from onyx.builder import Job, files
 from onyx.builder.naming import name_of
 from onyx.errors import UserError
-from onyx.resolve import Resolver
+from onyx.user_code.resolve import Resolver
 
 MODULE = """
     from functools import wraps

@@ -9,7 +9,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.cli.progress import Progress
 from onyx.model.parsing.job import parse_manifest
-from onyx.outcomes import TaskTotals
+from onyx.reports.outcomes import TaskTotals
 
 JOB = parse_manifest("""
 apiVersion: onyx.dev/v1alpha1

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from onyx.base.runs import Run
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
-from onyx.runs import Run
 
 
 def test_a_value_that_cannot_travel_is_named_with_its_segment_and_key():

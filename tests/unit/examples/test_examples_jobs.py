@@ -9,7 +9,7 @@ import pytest
 from onyx.api import peers_needed
 from onyx.model.functions import function_names
 from onyx.model.parsing.job import parse_manifest
-from onyx.resolve import Resolver
+from onyx.user_code.resolve import Resolver
 
 ROOT = Path(__file__).parents[3]
 JOBS = sorted([*ROOT.glob("examples/*/*.yaml"), *ROOT.glob("benchmarks/jobs/*.yaml")])

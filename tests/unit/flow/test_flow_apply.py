@@ -8,8 +8,8 @@ import onyx
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow import leaves as leaves_module
 from onyx.flow.apply import apply_function, resolve_params
+from onyx.functions.retry import retries_of
 from onyx.model.job import CatalogEntry
-from onyx.retry import retries_of
 
 BATCH = [{"n": n} for n in range(4)]
 

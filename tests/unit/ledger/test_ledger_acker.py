@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from onyx.base.runs import joined
 from onyx.ledger.acker import Acker, acker_of, split_by_acker
 from onyx.ledger.lineage import RANGE_POSITIONS, fold, pack_roots, range_key
-from onyx.runs import joined
 
 
 def u64(*values: int) -> np.ndarray:

@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onyx.base.runs import Numbers, array_of
 from onyx.ledger.lineage import is_final, pack_roots, positions_of, tries_of, unpack
 from onyx.ledger.pending import PendingWindow, rotations_until_expiry
 from onyx.ledger.ranges import Range
 from onyx.ledger.retry_delay import RetryDelay
-from onyx.runs import Numbers, array_of
 
 CASES = Path(__file__).parents[2] / "conformance" / "cases" / "acking.json"
 

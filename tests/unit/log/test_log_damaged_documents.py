@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from tests.support.log.memory_log import MemoryLog
 
-from onyx import codes
 from onyx.client import deaths, reports
 from onyx.errors import StateError, UserError
 from onyx.history import beside, marks
@@ -20,10 +19,11 @@ from onyx.log import job_documents, worker_documents
 from onyx.log.frontier_documents import completed_position
 from onyx.model.parsing.job import parse_manifest
 from onyx.model.parsing.mapping import stored_job
-from onyx.outcomes import Report, TaskTotals
 from onyx.peer import loss_reports
 from onyx.replica import canonical
 from onyx.replica.state import Partitions, Replica
+from onyx.reports import codes
+from onyx.reports.outcomes import Report, TaskTotals
 from onyx.settings import HistorySettings
 from onyx.spark.driver.committed import committed
 from onyx.task.recovery.named_partitions import names_of

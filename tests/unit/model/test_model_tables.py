@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onyx.base.structs import fields
 from onyx.errors import ManifestError
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry
@@ -13,7 +14,6 @@ from onyx.model.parsing.job import parse_manifest, parse_mapping, to_mapping
 from onyx.model.tables import looked_up
 from onyx.replica.submission import submission
 from onyx.spark.compiler.refusals import refusals
-from onyx.structs import fields
 
 JOB = """
 apiVersion: onyx.dev/v1alpha1

@@ -10,13 +10,13 @@ from tests.support.log.memory_log import MemoryGroupLog, MemoryLog
 from tests.support.log.replica_log import ReplicaLog
 
 from onyx.client.statuses import status_at
-from onyx.codes import began_with
 from onyx.history.beside import sweep_documents
 from onyx.ids import GroupId, JobId
 from onyx.log import job_documents
 from onyx.peer.watch.code_watch import POOLS_MAX, CodeWatch, note
 from onyx.replica.commands import AddVirtualPeer
 from onyx.replica.state import Replica
+from onyx.reports.codes import began_with
 
 OLD, NEW = "3f2a9c01", "9d01aa3e"
 JOB = JobId("j")

@@ -12,24 +12,24 @@ import pytest
 from tests.support.log.memory_log import MemoryLog
 from tests.support.patience import WAIT_S
 
+from onyx.base.seams import SystemClock
 from onyx.errors import UserError
-from onyx.front.interface import Target
+from onyx.gateway.interface import Target
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import GroupLog, Origin
 from onyx.peer.context import new_context
 from onyx.peer.membership import PeerGroup
-from onyx.peer.requests.reception import NOBODY
+from onyx.peer.router.reception import NOBODY
 from onyx.replica import machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.requests.append import Append, Form, Payload
 from onyx.requests.caller import Caller
 from onyx.requests.request import Answer, Status
-from onyx.resolve import Resolver
-from onyx.seams import SystemClock
 from onyx.settings import LogSettings, Settings
 from onyx.transport.interface import Handlers
 from onyx.transport.local import LocalTransport
+from onyx.user_code.resolve import Resolver
 
 
 class FastClock(SystemClock):

@@ -15,21 +15,21 @@ from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.patience import WAIT_S
 
-from onyx.front.interface import Target
-from onyx.front.loop import Loop
+from onyx.functions.returning import LOST
+from onyx.gateway.interface import Target
+from onyx.gateway.loop import Loop
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import Part
 from onyx.model.job import CatalogEntry
-from onyx.peer.requests.access import InputTokens
-from onyx.peer.requests.inputs import Owner, RequestInput, RequestInputs
-from onyx.peer.requests.reception import Reception
-from onyx.peer.requests.router import RequestRouter
+from onyx.peer.router.access import InputTokens
+from onyx.peer.router.inputs import Owner, RequestInput, RequestInputs
+from onyx.peer.router.reception import Reception
+from onyx.peer.router.router import RequestRouter
 from onyx.requests.append import Append, Form, Payload
 from onyx.requests.append import Part as PartOfRequest
 from onyx.requests.caller import Caller
 from onyx.requests.desk import Address, Desk
 from onyx.requests.request import Answer, Request, Status, not_final
-from onyx.returning import LOST
 from onyx.settings import Settings
 from onyx.storage.memory import MemoryBlobStore
 from onyx.transport.interface import Transport

@@ -15,7 +15,7 @@ from onyx.errors import Blocked
 from onyx.log import job_documents
 from onyx.peer.watch.stall_reports import StallReports
 from onyx.peer.watch.stall_watch import StallWatch
-from onyx.stalls import Reason, Stall, cause
+from onyx.reports.stalls import Reason, Stall, cause
 from onyx.task import machine
 from onyx.task.source.source import Source
 from onyx.telemetry.catalog import JOB_STALLED

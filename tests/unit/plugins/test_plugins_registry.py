@@ -6,9 +6,9 @@ import sys
 import pytest
 from tests.support.jobs.plugin_context import plugin_context
 
+from onyx.base.on_demand import loaded
 from onyx.errors import NameNotRegistered, UserError, UserFunctionError
 from onyx.model.plugins import PLUGINS
-from onyx.on_demand import loaded
 from onyx.plugins.options import Options, options_of
 from onyx.plugins.registry import build_input, build_output
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.support.clocks import ManualClock
 
-from onyx.deaths import Cause
 from onyx.errors import OutOfMemory
 from onyx.processes.deaths import OTHERS_AFTER_S, DeathWatch
 from onyx.processes.exit_codes import ExitCode, exit_code_of
+from onyx.reports.deaths import Cause
 from onyx.settings import SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.support.clocks import ManualClock
 
-from onyx import recorder
 from onyx.ids import JobId, TaskName
 from onyx.peer import loss_reports
 from onyx.processes import losses
-from onyx.recorder import Inside, Recorder
+from onyx.telemetry import recorder
+from onyx.telemetry.recorder import Inside, Recorder
 
 
 @pytest.fixture

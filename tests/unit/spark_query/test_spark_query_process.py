@@ -19,8 +19,8 @@ import pytest
 from tests.support.patience import WAIT_S
 from tests.support.spark import fake_query
 
+from onyx.base.path_names import staged_name
 from onyx.errors import Blocked, Unavailable
-from onyx.path_names import staged_name
 from onyx.rights import EVERYTHING
 from onyx.spark.driver import process as module
 from onyx.spark.driver.process import QueryProcess

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 
+from onyx.base.seams import SystemClock
 from onyx.errors import StateError
 from onyx.history.archive_file import decode_file, encode_file
 from onyx.ids import JobId, Position
@@ -21,7 +22,6 @@ from onyx.journal.names import PartitionFolder
 from onyx.log.interface import Origin
 from onyx.requests.append import Form, Payload
 from onyx.requests.writes import BatchOfWrite
-from onyx.seams import SystemClock
 from onyx.settings import Settings, StateSettings
 from onyx.spark.input.snapshot import Snapshot
 from onyx.spark.left_files import remove_left

@@ -11,7 +11,6 @@ from tests.support.jobs.bench import Bench, chain
 
 from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import CatalogEntry
-from onyx.recorder import ROOTS_MAX
 from onyx.task.batching.sizing import (
     BATCH_BYTES_MAX,
     COLUMNS_CPU_ENOUGH_S,
@@ -23,6 +22,7 @@ from onyx.task.batching.sizing import (
     TIME_MAX_S,
     BatchSizing,
 )
+from onyx.telemetry.recorder import ROOTS_MAX
 
 SMALL = {"n": 1}
 

@@ -6,7 +6,7 @@ import pytest
 
 from onyx.plugins.roll_limits import ROLL_LIMITS
 from onyx.program.phases import Phase
-from onyx.stalls import Reason
+from onyx.reports.stalls import Reason
 from onyx.task.diagnosis import Facts, allowed_s, diagnose, is_alone
 from onyx.task.table import Kind
 

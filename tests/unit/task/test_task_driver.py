@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from tests.support.jobs.bench import GROUP, Bench, ScriptedQuery
 
+from onyx.base.path_names import staged_name
 from onyx.client.reports import outcomes
 from onyx.errors import Blocked, SettingsError, Unavailable
 from onyx.ids import GroupId
 from onyx.log import job_documents
-from onyx.path_names import staged_name
 from onyx.plugins.attempts import AWAY_S, BLOCKED_RETRY_S
 from onyx.plugins.protocol import SealProgress
 from onyx.program.phases import Phase

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.support.clocks import ManualClock
 
+from onyx.base.runs import array_of
 from onyx.ledger.lineage import run_of_roots
 from onyx.ledger.returns import Part
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.model.requests import asked_for, windows_asked_for
-from onyx.runs import array_of
 from onyx.task.state.appends import Append
 from onyx.task.state.emissions import Emissions
 from onyx.task.state.held_acks import MIXED, HeldAcks

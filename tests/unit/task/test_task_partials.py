@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tests.unit.ledger.test_ledger_applied import ids, roots
 
-from onyx.runs import Numbers, array_of
+from onyx.base.runs import Numbers, array_of
 from onyx.task.state.applied_ids import AppliedIds
 from onyx.task.stateful.partials import merge_partials
 from onyx.transport.interface import Partial

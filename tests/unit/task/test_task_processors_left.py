@@ -13,8 +13,8 @@ from tests.support.jobs.bench import Bench
 
 from onyx.peer.watch.stall_facts import facts_of
 from onyx.processors import Inbox, Processor
+from onyx.reports.stalls import Reason
 from onyx.settings import Settings
-from onyx.stalls import Reason
 from onyx.task.channels import edges
 from onyx.task.diagnosis import diagnose
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onyx.base.runs import Numbers
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.outcomes import Outcomes
 from onyx.ledger.returns import OUTCOMES, Parts, Trees, part_of
-from onyx.runs import Numbers
 from onyx.task.acking import returning
 from onyx.task.acking.returning import GONE, Returning
 from onyx.task.channels.wiring import Site

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from tests.support.jobs.bench import Bench, chain
 
-from onyx import recorder
 from onyx.flow.batch import Segment
 from onyx.peer.watch.stall_facts import facts_of
 from onyx.plugins.generator import GeneratorInput
-from onyx.recorder import RESERVED_S, Recorder
 from onyx.replica.commands import KillJob, ReportLoss
+from onyx.reports.stalls import Reason
 from onyx.settings import Settings, TaskSettings
-from onyx.stalls import Reason
 from onyx.task.diagnosis import diagnose
+from onyx.telemetry import recorder
+from onyx.telemetry.recorder import RESERVED_S, Recorder
 
 SEGMENTS = [{"n": n} for n in range(20)]
 POISON = 7

@@ -7,7 +7,7 @@ import mmap
 import pytest
 
 from onyx.ids import GroupId, JobId, TaskName
-from onyx.outcomes import NOTHING, TaskTotals
+from onyx.reports.outcomes import NOTHING, TaskTotals
 from onyx.telemetry import kept_counts
 from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED, WATERMARK
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics

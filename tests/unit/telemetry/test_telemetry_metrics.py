@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from onyx.stalls import Reason
+from onyx.reports.stalls import Reason
 from onyx.telemetry.batch_tallies import TALLIED
 from onyx.telemetry.catalog import (
     JOB_INFO,

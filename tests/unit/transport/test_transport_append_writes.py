@@ -16,7 +16,7 @@ from onyx.requests.writes import (
     Held,
     Writer,
 )
-from onyx.transport.requests.messages import decode_append, encode_append
+from onyx.transport.gateway.messages import decode_append, encode_append
 from onyx.wire.v1 import requests_pb2 as pb
 
 NOTHING = Payload(Form.MSGPACK, b"")

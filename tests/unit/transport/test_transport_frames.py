@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from onyx.base.structs import fields
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.structs import fields
 from onyx.transport.encoded import Encoded, through_bytes
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onyx.requests.append import Append, Form, Payload
 from onyx.requests.request import Status
 from onyx.settings import TransportSettings
-from onyx.transport.requests.streams import AppendStreams
+from onyx.transport.gateway.streams import AppendStreams
 
 
 def test_what_does_not_fit_into_a_message_breaks_nothing_else() -> None:

@@ -35,7 +35,7 @@ from typing import (
 
 from msgspec import Meta
 
-from onyx.structs import Mismatch, convert
+from onyx.base.structs import Mismatch, convert
 
 WIDTH = 80
 HELP = "--help"

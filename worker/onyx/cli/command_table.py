@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from onyx import __version__
+from onyx.base.on_demand import loaded
 from onyx.cli.command_line import HELP, Misuse, misused, run, unknown
-from onyx.on_demand import loaded
 from onyx.processes.exit_codes import ExitCode
 
 COMMANDS: Mapping[str, str] = {

@@ -10,7 +10,6 @@ from onyx.cli.functions import named_modules
 from onyx.cli.job_file import read_job
 from onyx.cli.options import Engine
 from onyx.processes.surroundings import import_from, settings
-from onyx.resolve import Resolver
 from onyx.rights import rights_of
 from onyx.spark.child.environment import environment
 from onyx.spark.explain import explained
@@ -18,6 +17,7 @@ from onyx.spark.session.opening import open_session
 from onyx.spark.session.scratch import spark_scratch
 from onyx.spark.session.spark_master import spark_of_job
 from onyx.spark_query.explain import explained_query
+from onyx.user_code.resolve import Resolver
 
 MASTER = "local[2]"
 NOTHING = (

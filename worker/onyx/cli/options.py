@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec.structs import replace
 
+from onyx.base.path_names import path_name
 from onyx.cli.command_line import Argument, Option
-from onyx.path_names import path_name
 from onyx.settings import ClientSettings, Settings
 
 

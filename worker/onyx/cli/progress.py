@@ -20,7 +20,7 @@ from rich.table import Table
 
 from onyx.model.job import Job
 from onyx.model.workflow import topological_order
-from onyx.outcomes import NOTHING, TaskTotals, remarks
+from onyx.reports.outcomes import NOTHING, TaskTotals, remarks
 
 Totals = Mapping[str, TaskTotals]
 """By task."""

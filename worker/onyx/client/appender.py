@@ -25,6 +25,7 @@ from typing import Any, Self, TypeAlias
 import pyarrow as pa
 from msgspec.structs import replace
 
+from onyx.base.seams import Clock, SystemClock
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
@@ -42,10 +43,9 @@ from onyx.requests.request import (
     answered,
 )
 from onyx.requests.writes import Commit, Held
-from onyx.seams import Clock, SystemClock
 from onyx.settings import ClientSettings, TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
-from onyx.transport.requests.streams import AppendStreams
+from onyx.transport.gateway.streams import AppendStreams
 
 Segments: TypeAlias = "Segment | Sequence[Segment] | pa.RecordBatch"
 NO_TLS = TlsSettings()

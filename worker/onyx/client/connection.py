@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from onyx.base.on_demand import OnDemand
 from onyx.client.client import Client
 from onyx.history.archive import open_archive
 from onyx.log.acts import user_of_process
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
-from onyx.on_demand import OnDemand
 from onyx.settings import Settings, TelemetrySettings
 from onyx.submission.plugin_options import wrong_options
 from onyx.submission.sql_checks import wrong_sql

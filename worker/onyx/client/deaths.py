@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from onyx.deaths import SHOWN_S, Death, concerning, sentence
+from onyx.base.path_names import is_path_name
+from onyx.base.seams import SystemClock
+from onyx.base.structs import UNREADABLE
 from onyx.ids import JobId
 from onyx.log import worker_documents
 from onyx.log.interface import LogReader
-from onyx.path_names import is_path_name
-from onyx.seams import SystemClock
-from onyx.structs import UNREADABLE
+from onyx.reports.deaths import SHOWN_S, Death, concerning, sentence
 
 KEPT_MAX = 16
 """Deaths in one report, the newest."""

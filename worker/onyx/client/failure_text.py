@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from onyx.stalls import Stall
+from onyx.reports.stalls import Stall
 
 
 def sentence(report: Mapping[str, Any]) -> str:

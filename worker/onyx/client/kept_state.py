@@ -25,7 +25,6 @@ from onyx.ids import JobId
 from onyx.keystate.answers import Answer
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
-from onyx.resolve import Resolver
 from onyx.settings import Settings
 from onyx.spark.driver.committed import committed
 from onyx.spark.windows.spool import spool_of
@@ -33,6 +32,7 @@ from onyx.state.opening import open_store, state_location
 from onyx.state.recovery import read_state
 from onyx.state.sharing import is_shared
 from onyx.storage.interface import Location
+from onyx.user_code.resolve import Resolver
 
 
 def store_of(settings: Settings, log: LogReader, job: Job, job_id: JobId) -> Location:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onyx.base.path_names import path_name
 from onyx.errors import OnyxError, UserError
 from onyx.ids import JobId
 from onyx.log.interface import ClientLog
-from onyx.path_names import path_name
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 

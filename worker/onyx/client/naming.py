@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from onyx.base.path_names import path_name
 from onyx.client.manifests import absent, readable
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.log.interface import ClientLog
 from onyx.model.report import listed
-from onyx.path_names import path_name
 from onyx.replica.naming import jobs_called
 from onyx.replica.state import Replica
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from onyx.base.seams import SystemClock
 from onyx.client.connection import connect
 from onyx.client.kept_state import KeptStates
 from onyx.client.reader import JobReader
@@ -13,7 +14,6 @@ from onyx.client.window_view import EXTENTS_DEFAULT, Question, WindowView
 from onyx.ids import JobId
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.requests.client_token import ClientToken
-from onyx.seams import SystemClock
 from onyx.settings import Settings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_asking import ask

@@ -11,14 +11,14 @@ from onyx.client.deaths import read_deaths
 from onyx.client.manifests import manifest
 from onyx.client.positions import completed_positions
 from onyx.client.statuses import JobStatus, status_at, statuses
-from onyx.deaths import Death
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
-from onyx.stalls import Stall
+from onyx.reports.deaths import Death
+from onyx.reports.stalls import Stall
 
 
 class JobReader:

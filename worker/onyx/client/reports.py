@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from immutables import Map
 
-from onyx import codes
+from onyx.base.seams import SystemClock
+from onyx.base.structs import UNREADABLE
 from onyx.errors import StateError
 from onyx.ids import GroupId, JobId
 from onyx.log import job_documents
 from onyx.log.interface import ClientLog, Document, LogReader
-from onyx.outcomes import NOTHING, Report, TaskTotals, remarks
 from onyx.replica.state import Replica
-from onyx.seams import SystemClock
-from onyx.stalls import Stall, cause, sentence
-from onyx.structs import UNREADABLE
+from onyx.reports import codes
+from onyx.reports.outcomes import NOTHING, Report, TaskTotals, remarks
+from onyx.reports.stalls import Stall, cause, sentence
 
 if TYPE_CHECKING:
     from onyx.model.job import Job

@@ -1,4 +1,5 @@
-"""Answers questions about states that come over HTTP (`front/states`): any worker asks the others.
+"""Answers questions about states that come over HTTP (`gateway/states`): any worker asks
+the others.
 
 Asking takes threads, of which there are few, and each has a client of its own: what is behind them
 waits until its time is over. A client is made when it is first needed, so that a worker that
@@ -19,7 +20,7 @@ from onyx.client.states.named import states_of
 from onyx.client.window_view import Question, WindowView
 from onyx.codec.extents import encode_place
 from onyx.errors import OnyxError, Unavailable
-from onyx.front.states import AskedState, ShownState, StateForm
+from onyx.gateway.states import AskedState, ShownState, StateForm
 from onyx.ids import JobId
 from onyx.settings import Settings
 
@@ -27,7 +28,7 @@ THREADS = 4
 
 
 class ServedStates:
-    """Implements `front.states.States`."""
+    """Implements `gateway.states.States`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
+from onyx.base.seams import Clock, SystemClock
 from onyx.client.reader import JobReader
 from onyx.client.state_owners import owners_of
 from onyx.client.states.state import State
@@ -30,7 +31,6 @@ from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion
 from onyx.keystate.answers import Answer, merge
 from onyx.model.job import Job
-from onyx.seams import Clock, SystemClock
 from onyx.task.channels.wiring import Site
 from onyx.transport.state_queries import StateAnswer, StateQuery
 

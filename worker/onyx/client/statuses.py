@@ -10,13 +10,13 @@ import msgspec
 from onyx.client.deaths import read_deaths, words_of
 from onyx.client.manifests import readable
 from onyx.client.reports import code_of, exception, outcomes, stalls, why_stalled
-from onyx.deaths import Death
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
 from onyx.replica.jobs import has_completed
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
-from onyx.stalls import Stall
+from onyx.reports.deaths import Death
+from onyx.reports.stalls import Stall
 
 if TYPE_CHECKING:
     from onyx.model.job import Job

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from onyx.base.path_names import path_name
 from onyx.errors import JobRefused, ManifestError, Problem
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
@@ -21,7 +22,6 @@ from onyx.log.interface import ChunkGone, ClientLog
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
 from onyx.model.keys.kinds import JOB_ID
-from onyx.path_names import path_name
 from onyx.replica.commands import SubmitJob
 from onyx.replica.jobs import is_known
 from onyx.replica.state import Replica

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from onyx.base.path_names import path_name
 from onyx.client.manifests import digest_of
 from onyx.errors import UserError
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId
 from onyx.log.interface import Origin
-from onyx.path_names import path_name
 from onyx.replica.entry import Entry
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica

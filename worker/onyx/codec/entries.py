@@ -18,13 +18,13 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, Position
 from onyx.replica.authors import bounded
 from onyx.replica.command import Command, Undecodable
 from onyx.replica.commands import COMMANDS
 from onyx.replica.entry import Entry
-from onyx.structs import UNREADABLE
 
 FORMAT_VERSION = 2
 ENTRY_BYTES_MAX = 1_048_576

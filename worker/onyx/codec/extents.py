@@ -18,13 +18,13 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE
 from onyx.codec.kinds import packed, unpacked
 from onyx.errors import SegmentError, UserError
 from onyx.keystate.extents import ALL, Extent
 from onyx.keystate.groups import dump_key, group_value, hashable_key, load_key
 from onyx.keystate.inside import Inside
 from onyx.keystate.selection import Place, Selection
-from onyx.structs import UNREADABLE
 
 _ARRAY_32 = b"\xdd"
 _encoder = msgspec.msgpack.Encoder()

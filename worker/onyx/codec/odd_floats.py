@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from onyx.base.on_demand import ModuleOnDemand
 from onyx.codec.kinds import levels
-from onyx.on_demand import ModuleOnDemand
 
 pc = ModuleOnDemand("pyarrow.compute")
 

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
+from onyx.base.structs import UNREADABLE
 from onyx.codec.kinds import packed, unpacked
 from onyx.codec.values import WRONG, all_native, unencodable
 from onyx.errors import SegmentError
 from onyx.keystate.records import AnyRecord, Record, WindowRecord
-from onyx.structs import UNREADABLE
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyRecord], ext_hook=unpacked)

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from onyx.base.structs import RESTORE, UNREADABLE
 from onyx.errors import SegmentError, StateError
-from onyx.structs import RESTORE, UNREADABLE
 
 T = TypeVar("T")
 MAGIC_BYTES = 6

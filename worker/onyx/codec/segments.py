@@ -18,14 +18,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from onyx.base.runs import Numbers, Run, array_of
+from onyx.base.structs import UNREADABLE
 from onyx.codec.kinds import TEXT, fits, is_native, levels, packed, unpacked
 from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.codec.refusals import refusal
 from onyx.errors import SegmentError
 from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.runs import Numbers, Run, array_of
-from onyx.structs import UNREADABLE
 
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE
 from onyx.codec.kinds import KINDS, fits, is_native, levels, packed, unpacked
 from onyx.codec.reasons import reason
 from onyx.errors import SegmentError
-from onyx.structs import UNREADABLE
 
 WRONG = (TypeError, ValueError, OverflowError, RecursionError)
 """What checking and encoding raise for values that have no encoding."""

@@ -18,8 +18,8 @@ from onyx.errors import UserError, UserFunctionError, contained, describe_type
 from onyx.flow.batch import Segment
 from onyx.flow.leaves import Leaves, flatten
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.functions.returning import one_by_one
 from onyx.model.job import CatalogEntry
-from onyx.returning import one_by_one
 
 __all__ = ["Leaves", "apply_function", "resolve_params"]
 

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from msgspec import field
 
+from onyx.base.runs import Numbers, taken
+from onyx.base.runs import joined as joined_numbers
 from onyx.errors import UserError
 from onyx.flow.arrays import U64 as U64
 from onyx.flow.arrays import Indices as Indices
@@ -24,8 +26,6 @@ from onyx.flow.formats import DICTS, Fitted, Format
 from onyx.flow.formats import Segments as Segments
 from onyx.flow.formats import format_of as format_of
 from onyx.flow.segment import Segment as Segment
-from onyx.runs import Numbers, taken
-from onyx.runs import joined as joined_numbers
 
 
 class EncodedRun(NamedTuple):

@@ -30,7 +30,7 @@ from onyx.errors import UserError, UserFunctionError, contained, describe_type
 from onyx.flow.arrays import Indices
 from onyx.flow.columns.record_batch import Columns, join, of_table, shown_dicts
 from onyx.flow.leaves import Leaves
-from onyx.retry import Retry, failed
+from onyx.functions.retry import Retry, failed
 
 ROW = "__row__"
 """Name of the column of row numbers."""

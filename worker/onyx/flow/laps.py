@@ -7,11 +7,11 @@ from operator import itemgetter
 
 import numpy as np
 
+from onyx.base.runs import Numbers, array_of, taken
 from onyx.flow.batch import Indices
 from onyx.flow.handling import Refused
 from onyx.flow.routed import Outgoing
 from onyx.flow.segment_failure import Refusal, SegmentFailure
-from onyx.runs import Numbers, array_of, taken
 
 
 class LapLimit:

@@ -7,7 +7,7 @@ more than calling its predicate, and over columns nothing is done per segment; f
 
 This is the one module that decides what becomes of a segment that fails, whoever refuses it: the
 function, a condition, a window, or the child that cannot be sent what was made of it. In this
-order: the function itself asks for a retry (`onyx.retry`), if one is left; a condition for
+order: the function itself asks for a retry (`functions.retry`), if one is left; a condition for
 exceptions takes it (it sends something else on, or asks for a retry, if one is left); a dead letter
 about it is sent; it is a failure of the task. Nothing else that was made of such a segment goes
 anywhere, so that a segment is either processed or failed. A segment that is to be retried has not
@@ -38,7 +38,7 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.leaving import leaving
 from onyx.flow.routed import NOTHING, Outgoing, Routed
 from onyx.flow.segment_failure import SegmentFailure
-from onyx.retry import Retry, retries_of
+from onyx.functions.retry import Retry, retries_of
 
 NOTHING_ELSE = Handling()
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from onyx.base.path_names import path_name
 from onyx.errors import StateError, UserError
 from onyx.history.archive_file import decode_file, encode_file
 from onyx.ids import Position
 from onyx.log.interface import LogReader, Origin
-from onyx.path_names import path_name
 from onyx.replica import canonical
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica

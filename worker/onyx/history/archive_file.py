@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE, prepared
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.errors import StateError
 from onyx.ids import Position
 from onyx.log.interface import Origin
 from onyx.replica.command import Undecodable
 from onyx.replica.entry import Entry
-from onyx.structs import UNREADABLE, prepared
 
 _NO_REPLICA = b"null"
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
+from onyx.base.path_names import is_path_name
+from onyx.base.structs import prepared
 from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.model.plugins import runs_spark
-from onyx.path_names import is_path_name
-from onyx.structs import prepared
 
 
 @prepared

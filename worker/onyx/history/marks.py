@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE
 from onyx.history.limits import Mark, marked
 from onyx.ids import Position
 from onyx.log.interface import LogReader
 from onyx.settings import HistorySettings
-from onyx.structs import UNREADABLE
 
 MARKS = "history/marks"
 """The document with the marks."""

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
+from onyx.base.structs import RESTORE
 from onyx.codec.sealed import Format, opened, seal
 from onyx.codec.segment_runs import decode_run, encode_run
 from onyx.errors import StateError
 from onyx.flow.batch import Segments
 from onyx.journal.names import PartitionFolder, Place
-from onyx.structs import RESTORE
 
 FORMAT = Format(b"ONYXJL", 2, "chunk of a journal")
 SUMMARY_FORMAT = Format(b"ONYXJS", 1, "summary of a journal")

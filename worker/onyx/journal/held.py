@@ -24,12 +24,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from onyx.base.structs import RESTORE
 from onyx.codec.sealed import Format, opened, seal
 from onyx.errors import StateError, UserError
 from onyx.requests.append import Form, Payload
 from onyx.requests.writes import BatchOfWrite, Writer
 from onyx.storage.interface import BlobStore
-from onyx.structs import RESTORE
 
 HELD = "journal.held"
 """A folder of a job, beside its tasks, whose names have no dot."""

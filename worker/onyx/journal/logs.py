@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from onyx.base.structs import RESTORE
 from onyx.errors import Fenced, StateError
 from onyx.journal.chunk import Chunk, Kind, Summary, decode_chunk, decode_summary, encode_chunk
 from onyx.journal.names import PartitionFolder, Place
 from onyx.storage.fenced_log import FencedLogs, Listed, Missing
-from onyx.structs import RESTORE
 
 NOWHERE = Place(-1, -1)
 

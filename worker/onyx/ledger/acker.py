@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from onyx.base.runs import Numbers, Run, gathered, joined, taken
 from onyx.ledger.ledger_range import Range
 from onyx.ledger.lineage import RANGE_SHIFT, U64, Indices, cut, fold, mix, range_key
-from onyx.runs import Numbers, Run, gathered, joined, taken
 
 _SPARES_MAX = 16
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from onyx.base.runs import Numbers, Run, array_of, follow, joined, taken
 from onyx.ledger.lineage import (
     PARTITION_SHIFT,
     POSITIONS_MAX,
@@ -33,7 +34,6 @@ from onyx.ledger.lineage import (
     positions_of,
     without_attempts,
 )
-from onyx.runs import Numbers, Run, array_of, follow, joined, taken
 
 Mask = NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onyx.runs import Numbers, Run
+from onyx.base.runs import Numbers, Run
 
 WAITING_MAX = 256
 """Messages; of a job with more peers that work for long, some of its segments may be read again."""

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from onyx.base.runs import NONE, Numbers, array_of, taken
 from onyx.ledger.lineage import U64, Indices, child_ids, mix
-from onyx.runs import NONE, Numbers, array_of, taken
 
 
 class Share(NamedTuple):

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from onyx.base.runs import Numbers, Run, array_of
 from onyx.ledger.lineage import RANGE_POSITIONS, RANGE_SHIFT, U64, Indices
-from onyx.runs import Numbers, Run, array_of
 
 OFFSET_MASK = RANGE_POSITIONS - 1
 ENDS_MAX = 16

@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from onyx.base.runs import Numbers, Run, array_of, taken
 from onyx.ids import name_number
-from onyx.runs import Numbers, Run, array_of, taken
 
 U64 = NDArray[np.uint64]
 Indices = NDArray[np.intp]

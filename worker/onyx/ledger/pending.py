@@ -35,6 +35,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from onyx.base.runs import Numbers, Run, array_of, as_run
 from onyx.ledger.lineage import (
     FINAL,
     PARTITION_SHIFT,
@@ -49,7 +50,6 @@ from onyx.ledger.lineage import (
 )
 from onyx.ledger.ranges import Range, increasing, ranges_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
-from onyx.runs import Numbers, Run, array_of, as_run
 
 # Counting needs DONE to be 0.
 DONE, IN_FLIGHT, DUE, RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)

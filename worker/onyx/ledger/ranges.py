@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from onyx.base.runs import is_increasing
 from onyx.ledger.lineage import Indices
-from onyx.runs import is_increasing
 
 N = TypeVar("N", bound="np.integer[Any]")
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from onyx.base.runs import Numbers, array_of
 from onyx.ledger.lineage import U64, Indices
 from onyx.ledger.pending import DONE, DUE, IN_FLIGHT, NO_POSITIONS, RESTING, PendingWindow
 from onyx.ledger.ranges import Range, increasing
-from onyx.runs import Numbers, array_of
 
 
 class OrderedWindow(PendingWindow):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE, prepared
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
-from onyx.structs import UNREADABLE, prepared
 
 
 @prepared

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from onyx.base.structs import stored
 from onyx.ids import GroupId, JobId
 from onyx.log.interface import Document
-from onyx.structs import stored
 
 RESTORE_LOG = "restore the data of ZooKeeper, or submit the job again under another name"
 _DIGEST = re.compile(rb"[0-9a-f]{64}")

@@ -18,9 +18,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from onyx.base.path_names import path_name, path_of_names
 from onyx.errors import SettingsError, UserError
 from onyx.ids import GroupId, Position
-from onyx.path_names import path_name, path_of_names
 
 ABOVE = "/onyx"
 """The node above all tenancies."""

@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onyx.base.structs import fields
 from onyx.ids import TaskName
 from onyx.model.canonical import canonical_json
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.limits import NOTHING_DECLARED
 from onyx.model.names import yaml_key
-from onyx.structs import fields
 
 FIELDS = (
     "batch_size", "batch_timeout", "max_pending", "pending_timeout", "checkpoint_segments",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, islice
 
+from onyx.base.structs import fields
 from onyx.errors import Problem
 from onyx.model import names
 from onyx.model.combining import assigns_watermarks
@@ -22,7 +23,6 @@ from onyx.model.report import PROBLEMS_MAX, at
 from onyx.model.requests import windows_asked_for
 from onyx.model.spark_settings import spark_notices
 from onyx.model.workflow import stateful_tasks
-from onyx.structs import fields
 
 TASKS_NAMED_MAX = 8
 _OF_PEERS = (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from onyx.base.on_demand import OnDemand
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
-from onyx.on_demand import OnDemand
 from onyx.operators.context import OperatorContext
 from onyx.operators.keyed.definition import KeyedFunction, keyed_function
 from onyx.operators.processor.definition import Processing, processing

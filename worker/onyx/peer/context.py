@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from onyx.codes import CODE
+from onyx.base.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.peer.liveness import Liveness
-from onyx.peer.requests.reception import Reception
+from onyx.peer.router.reception import Reception
 from onyx.peer.tags import tags_of
-from onyx.recorder import NoRecorder, Recorder, Recording
-from onyx.resolve import Resolver
-from onyx.seams import Clock, Randomness, SystemClock, system_randomness
+from onyx.reports.codes import CODE
 from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
+from onyx.telemetry.recorder import NoRecorder, Recorder, Recording
+from onyx.user_code.resolve import Resolver
 
 
 class Context(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ import socket
 from typing import TYPE_CHECKING, Protocol
 
 from onyx import __version__
+from onyx.base.on_demand import OnDemand
 from onyx.errors import OnyxError
-from onyx.on_demand import OnDemand
 from onyx.replica.commands import COMMANDS
 from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics

@@ -12,7 +12,6 @@ from collections import Counter
 
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.model.job import Job
-from onyx.recorder import Recorder
 from onyx.replica.command import Undecodable
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
@@ -31,6 +30,7 @@ from onyx.telemetry.catalog import (
 )
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.labels import Direction, PeerState
+from onyx.telemetry.recorder import Recorder
 from onyx.transport.counters import Counters
 
 logger = logging.getLogger(__name__)

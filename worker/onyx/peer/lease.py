@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from onyx.seams import Clock
+from onyx.base.seams import Clock
 
 SAFE_PART = 2 / 3
 """Part of the session timeout for which an unconfirmed session still counts as held."""

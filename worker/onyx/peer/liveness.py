@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import StrEnum
 
+from onyx.base.seams import Clock
 from onyx.ids import PeerId
 from onyx.peer.group import GroupState
-from onyx.seams import Clock
 
 
 class Watched(StrEnum):

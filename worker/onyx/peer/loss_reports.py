@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from onyx.recorder import Recorder
+from onyx.base.structs import UNREADABLE
 from onyx.replica.commands import ReportLoss
 from onyx.replica.entry import Entry
-from onyx.structs import UNREADABLE
+from onyx.telemetry.recorder import Recorder
 
 _DECODER = msgspec.json.Decoder(list[ReportLoss])
 

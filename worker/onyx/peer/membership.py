@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable
 
 from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, describe
-from onyx.front.front import Front
+from onyx.gateway.front import Front
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.actions import Left

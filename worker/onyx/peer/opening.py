@@ -6,10 +6,9 @@ import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
 
-from onyx.code_hash import code_hash
-from onyx.codes import CODE
-from onyx.front.front import open_front
-from onyx.front.states import States
+from onyx.base.seams import SystemClock
+from onyx.gateway.front import open_front
+from onyx.gateway.states import States
 from onyx.ids import GroupId
 from onyx.log.zookeeper.dialler import zookeeper_certificates
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
@@ -18,15 +17,16 @@ from onyx.peer.endpoint import Endpoint
 from onyx.peer.liveness import Watched
 from onyx.peer.membership import LogFactory, PeerGroup, TransportFactory
 from onyx.plugins.requests.token_options import tokens_of_states
-from onyx.recorder import Recorder
-from onyx.resolve import Resolver
-from onyx.seams import SystemClock
+from onyx.reports.codes import CODE
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
 from onyx.telemetry.logs import follow_settings
+from onyx.telemetry.recorder import Recorder
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_tls import check_client_name
 from onyx.transport.grpc_transport import GrpcTransport
+from onyx.user_code.code_hash import code_hash
+from onyx.user_code.resolve import Resolver
 
 JOIN_TIMEOUT_S = 60.0
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from onyx.base.seams import Clock
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import CatalogEntry, Job, Spark
@@ -18,7 +19,6 @@ from onyx.model.requests import requested_tasks
 from onyx.model.workflow import parents
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext
-from onyx.seams import Clock
 
 
 def context_of(

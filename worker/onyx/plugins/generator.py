@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from onyx.base.seams import Clock
 from onyx.errors import OnyxError
 from onyx.flow.columnar import result_columns
 from onyx.flow.segment import Segment
@@ -21,7 +22,6 @@ from onyx.plugins.options import function_error, task_error
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.small_options import GeneratorOptions
 from onyx.plugins.starting import check_partitions, read_start
-from onyx.seams import Clock
 
 
 class GeneratorInput(Input):

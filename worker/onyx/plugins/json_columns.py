@@ -24,13 +24,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from onyx.base.structs import UNREADABLE
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns, from_dicts, keys_of
 from onyx.flow.columns.types import usual_type
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.mixed import Piece, Read, mixed
 from onyx.flow.segment import Segment
-from onyx.structs import UNREADABLE
 
 KEYS_MAX = 4_096
 """Columns that are remembered. Where records have ever new keys, only those of a block are."""

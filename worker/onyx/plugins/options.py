@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from onyx.base.on_demand import loaded
+from onyx.base.path_names import climbs
+from onyx.base.structs import Mismatch, convert
 from onyx.errors import Problem, UserError, UserFunctionError, describe
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BuiltIn
 from onyx.model.report import PROBLEMS_MAX, at, nearest
 from onyx.model.secrets import secrets_in
-from onyx.on_demand import loaded
-from onyx.path_names import climbs
 from onyx.storage.interface import Location, Purpose
 from onyx.storage.opening import check_location, is_remote, location_of
-from onyx.structs import Mismatch, convert
 
 if TYPE_CHECKING:
     from onyx.plugins.protocol import PluginContext
@@ -41,7 +41,7 @@ class Options(
 
 O = TypeVar("O", bound=Options)  # noqa: E741
 _ONE_AT_A_TIME = threading.Lock()
-"""Tasks start on several threads, and a user's options are not `prepared`: see `onyx.structs`."""
+"""Tasks start on several threads, and a user's options are not `prepared`: see `base.structs`."""
 
 
 def own_options(entry: CatalogEntry) -> dict[str, Any]:

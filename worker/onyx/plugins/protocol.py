@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import msgspec
 from msgspec import field
 
+from onyx.base.on_demand import OnDemand
+from onyx.base.seams import Clock
 from onyx.errors import UserError
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import Spark
-from onyx.on_demand import OnDemand
 from onyx.plugins.other_jobs import JobJournal, JobOutput, OldJournal, UpgradedJob, no_jobs
 from onyx.rights import Rights
-from onyx.seams import Clock
 from onyx.storage.opening import absolute, is_remote
 from onyx.storage.staging.interface import Token as Token
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics

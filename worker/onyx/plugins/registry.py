@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from onyx.base.on_demand import loaded
 from onyx.errors import OnyxError, UserError
 from onyx.model.plugins import INPUTS, OUTPUTS, STAGE_IN_THE_MIDDLE, BuiltIn
 from onyx.model.report import listed, nearest
-from onyx.on_demand import loaded
 from onyx.plugins.checked import CheckedInput, check_built
 from onyx.plugins.options import function_error, options_of, read_options, task_error
 from onyx.plugins.protocol import Input, Output, PluginContext

@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from onyx import recorder
+from onyx.base.seams import SystemClock
+from onyx.base.structs import prepared
 from onyx.processes.forking import WORKER, Launcher
 from onyx.processes.programs import Process, Program
-from onyx.recorder import Recorder
-from onyx.seams import SystemClock
 from onyx.settings import Settings, to_environment
-from onyx.structs import prepared
+from onyx.telemetry import recorder
+from onyx.telemetry.recorder import Recorder
 
 NAME = "onyx-worker"
 """What the system calls a worker process; its command line may be that of its zygote."""
 TELEMETRY = ("onyx.telemetry.http_server", "onyx.telemetry.metrics")
-HTTP = "onyx.front.app"
+HTTP = "onyx.gateway.app"
 """What workers need besides if they serve metrics, and if they take requests over HTTP."""
 RESTART_BACK_OFF_S = 0.5
 

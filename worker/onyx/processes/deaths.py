@@ -15,10 +15,10 @@ import signal
 from collections import deque
 from collections.abc import Sequence
 
-from onyx.deaths import Cause, Death, mebibytes
+from onyx.base.seams import Clock
 from onyx.ids import JobId
 from onyx.processes.programs import how
-from onyx.seams import Clock
+from onyx.reports.deaths import Cause, Death, mebibytes
 from onyx.settings import SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills
 

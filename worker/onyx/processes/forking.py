@@ -36,8 +36,8 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import OnyxError
-from onyx.on_demand import OnDemand
 from onyx.processes.programs import Process, Program, Usage, execute, how
 
 logger = logging.getLogger("onyx.supervisor")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import socket
 
+from onyx.base.seams import SystemClock
 from onyx.processes import losses
 from onyx.processes.child import Child
 from onyx.processes.deaths import DeathWatch
 from onyx.processes.obituaries import Obituaries
-from onyx.seams import SystemClock
 from onyx.settings import Settings
 from onyx.telemetry.memory_kills import MemoryKills
 

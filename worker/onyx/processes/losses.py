@@ -17,8 +17,8 @@ import msgspec
 
 from onyx.ids import JobId, TaskName
 from onyx.peer.loss_reports import pending
-from onyx.recorder import LOSSES_BYTES_MAX, Inside, Recorder, runs
 from onyx.replica.commands import ReportLoss
+from onyx.telemetry.recorder import LOSSES_BYTES_MAX, Inside, Recorder, runs
 
 RUNS_MAX = 64
 """Runs of positions, of one batch: those that are close are joined."""

@@ -21,9 +21,9 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from onyx.deaths import Death
 from onyx.errors import OnyxError
 from onyx.replica.commands import ReportLoss
+from onyx.reports.deaths import Death
 from onyx.settings import Settings
 
 logger = logging.getLogger("onyx.supervisor")

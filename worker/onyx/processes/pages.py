@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from onyx.on_demand import OnDemand
+from onyx.base.on_demand import OnDemand
 from onyx.settings import TelemetrySettings
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from onyx.errors import (
     describe,
 )
 from onyx.ids import JobId, TaskName
-from onyx.outcomes import TaskTotals
 from onyx.processes import losses
 from onyx.processes.child import (
     RESTART_BACK_OFF_S,
@@ -42,6 +41,7 @@ from onyx.processes.inquest import Inquest
 from onyx.processes.pages import Pages
 from onyx.processes.programs import Process
 from onyx.processes.running import STOP_MARGIN_S
+from onyx.reports.outcomes import TaskTotals
 from onyx.serving.listening import OF_WORKERS, listener_at
 from onyx.settings import Settings
 from onyx.telemetry.kept_counts import summed

@@ -16,9 +16,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onyx.on_demand import OnDemand
+from onyx.base.on_demand import OnDemand
+from onyx.base.variables import misspelt
 from onyx.settings import Settings, TelemetrySettings, from_environment, variables
-from onyx.variables import misspelt
 
 CONFIGURE = OnDemand[Callable[..., None]]("onyx.telemetry.logs:configure")
 """Commands that check a file log nothing."""

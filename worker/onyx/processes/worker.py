@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import OnyxError
-from onyx.on_demand import OnDemand
 from onyx.peer.membership import PeerGroup
 from onyx.peer.opening import open_peer_group
 from onyx.processes.child import Listeners
 from onyx.processes.memory import keep_freed_memory, tune_collector
 from onyx.processes.threads import ThreadWatch
-from onyx.recorder import Recorder
 from onyx.settings import Settings
+from onyx.telemetry.recorder import Recorder
 
 if TYPE_CHECKING:
     from onyx.client.served_states import ServedStates

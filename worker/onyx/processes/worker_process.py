@@ -13,6 +13,7 @@ import sys
 
 import msgspec
 
+from onyx.base.seams import SystemClock
 from onyx.errors import OnyxError
 from onyx.processes.child import NAME, Given, Listeners
 from onyx.processes.exit_codes import ExitCode, exit_code_of, exits_with_code
@@ -21,9 +22,8 @@ from onyx.processes.programs import name_process
 from onyx.processes.running import run_until
 from onyx.processes.surroundings import configure_logs, stop_signal
 from onyx.processes.worker import Worker
-from onyx.recorder import Recorder
-from onyx.seams import SystemClock
 from onyx.settings import from_environment
+from onyx.telemetry.recorder import Recorder
 
 
 def main() -> None:

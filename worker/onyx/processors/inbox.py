@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 from onyx.errors import UserFunctionError, describe_type
-from onyx.retry import Fail, asked_by
-from onyx.returning import gives_back
+from onyx.functions.retry import Fail, asked_by
+from onyx.functions.returning import gives_back
 
 T = TypeVar("T")
 

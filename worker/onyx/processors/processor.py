@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar
 
+from onyx.functions.retry import Fail, Retry, asked_by
 from onyx.processors.building import FlatMapper, Traverser
 from onyx.processors.context import Context
 from onyx.processors.inbox import Inbox
 from onyx.processors.outbox import Outbox
-from onyx.retry import Fail, Retry, asked_by
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
+from onyx.base.runs import Numbers
 from onyx.flow.batch import Mask
-from onyx.runs import Numbers
 
 
 class Answering(Protocol):

@@ -18,11 +18,11 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.formats import format_of
 from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.functions.returning import Returned, collecting
 from onyx.program.batch_work import BatchWork
 from onyx.program.fitting import fit
 from onyx.program.prepare import read_groups
 from onyx.program.program import Program
-from onyx.returning import Returned, collecting
 from onyx.telemetry.catalog import WITHOUT_ROW
 
 

@@ -11,8 +11,8 @@ from msgspec import field
 from onyx.flow.batch import Batch, Segment, Segments, as_given, joined
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
+from onyx.functions.returning import Returned
 from onyx.keystate.coded import Keyed
-from onyx.returning import Returned
 
 
 class BatchWork(msgspec.Struct):

@@ -34,6 +34,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from onyx.base.runs import Numbers, taken
+from onyx.base.seams import Clock
 from onyx.errors import contained, describe
 from onyx.flow.batch import Batch, EncodedRun, Segment, Segments
 from onyx.flow.segment_failure import SegmentFailure
@@ -49,8 +51,6 @@ from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure, code_line
 from onyx.program.phases import Phase
 from onyx.program.program import Program
-from onyx.runs import Numbers, taken
-from onyx.seams import Clock
 
 
 class Keeper(Protocol):

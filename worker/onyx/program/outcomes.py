@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from onyx.base.runs import taken
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
@@ -19,7 +20,6 @@ from onyx.ledger.returns import OUTCOMES, RETRIED, Part, Parts, Trees, add_tree,
 from onyx.program.answering import Answering
 from onyx.program.handling import error_line
 from onyx.program.program import Program
-from onyx.runs import taken
 
 _Field = Literal["failed", "dead_letters", "exceptions"]
 Notes = dict[int, Parts]

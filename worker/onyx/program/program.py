@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import field
 
+from onyx.base.seams import Clock
 from onyx.flow.conditions import Conditions
 from onyx.flow.groups.grouping import Grouping
 from onyx.ids import JobId, PeerId, TaskName
@@ -23,7 +24,6 @@ from onyx.joins.reading import Reading
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.definition import Definition
 from onyx.program.lifecycles import Event, Lifecycles
-from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onyx.base.runs import Numbers, array_of, taken
 from onyx.errors import PoisonSegment, SegmentError
 from onyx.flow.batch import Batch, segment_at
 from onyx.flow.conditions import Conditions, everything_to, lacking
@@ -24,6 +25,7 @@ from onyx.flow.segment_failure import (
     RetriesExhausted,
     SegmentFailure,
 )
+from onyx.functions.retry import Retry
 from onyx.ledger.returns import Trees
 from onyx.model.job import CatalogEntry
 from onyx.program.answering import NOBODY, Answering
@@ -33,8 +35,6 @@ from onyx.program.handling import error_line, handling_of
 from onyx.program.outcomes import notes_of, notes_of_retries, trees_of
 from onyx.program.phases import Phase
 from onyx.program.program import Program
-from onyx.retry import Retry
-from onyx.runs import Numbers, array_of, taken
 from onyx.telemetry.catalog import ANSWERED, DEAD_LETTERS, UNMATCHED
 
 MEND = "; mend it"

@@ -19,11 +19,11 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 from immutables import Map
 
+from onyx.base.structs import UNREADABLE, fields
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
-from onyx.structs import UNREADABLE, fields
 
 FIELD_VALUES_KEPT_MAX = 64
 """Values of one field whose bytes are kept: those of a few replicas that are in use at a time."""

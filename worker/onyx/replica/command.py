@@ -22,8 +22,8 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from onyx.base.path_names import CHARACTERS_MAX, PATH_NAME
 from onyx.ids import GroupId, PeerId, Position
-from onyx.path_names import CHARACTERS_MAX, PATH_NAME
 from onyx.replica.effects import Effect
 from onyx.replica.state import Replica
 

@@ -12,11 +12,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from onyx.base.path_names import CHARACTERS_MAX, PATH_NAME
+from onyx.base.structs import prepared
 from onyx.ids import JobId, TaskName
 from onyx.model.limits import NOTHING_DECLARED
 from onyx.model.names import NAME
-from onyx.path_names import CHARACTERS_MAX, PATH_NAME
-from onyx.structs import prepared
 
 SPARK_TAG = "spark"
 """Tag of the peers of workers that can run Spark; whatever runs there requires it."""

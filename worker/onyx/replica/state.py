@@ -16,9 +16,9 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
+from onyx.base.structs import prepared
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.replica.spec import JobSpec
-from onyx.structs import prepared
 
 NOTHING: Map[Any, Any] = Map()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from onyx.base.seams import Clock
 from onyx.errors import UserError
 from onyx.requests.tokens import FILE_BYTES_MAX, LOOK_INTERVAL_S, tokens_in
-from onyx.seams import Clock
 from onyx.settings import ClientSettings
 
 

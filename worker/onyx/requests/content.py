@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from onyx.base.structs import UNREADABLE, json_values
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as segments_codec
 from onyx.codec.msgpack_values import has_more_values
@@ -26,7 +27,6 @@ from onyx.flow.columns.record_batch import Columns, join
 from onyx.flow.segment import Segment
 from onyx.requests.append import Form, Payload
 from onyx.requests.request import SEGMENTS_MAX
-from onyx.structs import UNREADABLE, json_values
 
 DIGEST_BYTES = 16
 VALUES_MAX = 500_000

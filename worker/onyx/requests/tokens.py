@@ -17,8 +17,8 @@ import threading
 from collections.abc import Iterator
 from hashlib import sha256
 
+from onyx.base.seams import Clock
 from onyx.requests.request import Answer, Status
-from onyx.seams import Clock
 
 FILE_BYTES_MAX = 65_536
 LOOK_INTERVAL_S = 1.0

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from onyx.base.seams import SystemClock
 from onyx.errors import OnyxError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
@@ -27,7 +28,6 @@ from onyx.plugins.context import context_of
 from onyx.plugins.options import read_options
 from onyx.plugins.protocol import PluginContext
 from onyx.rights import EVERYTHING
-from onyx.seams import SystemClock
 from onyx.spark.child.frames import given, result_of
 from onyx.spark.child.query import queried
 from onyx.spark.child.request import EXACT_TYPES, StageRequest

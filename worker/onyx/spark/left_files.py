@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import msgspec
 
+from onyx.base.structs import prepared, stored
 from onyx.errors import OnyxError
 from onyx.rights import rights_of
 from onyx.settings import Settings
 from onyx.spark.result_names import MANIFEST
 from onyx.storage.interface import Location
 from onyx.storage.opening import absolute, is_remote, location_of
-from onyx.structs import prepared, stored
 
 
 @prepared

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from onyx.base.structs import RESTORE
 from onyx.errors import OnyxError, StateError, Unavailable, UserError, UserFunctionError
 from onyx.spark.child.request import StageRequest
 from onyx.spark.objects.staged import ObjectTarget, read_list
@@ -23,7 +24,6 @@ from onyx.spark.result_names import SUFFIX
 from onyx.spark.session.scratch import spark_scratch
 from onyx.storage.durable import sync_directory
 from onyx.storage.interface import Location
-from onyx.structs import RESTORE
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.spark.driver.request import QueryRequest
-from onyx.structs import prepared
 
 
 @prepared

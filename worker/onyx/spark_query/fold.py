@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from onyx.base.runs import Numbers
 from onyx.flow.batch import Batch, EncodedRun, Indices, Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.keystate.pages import Page, Pages
@@ -17,7 +18,6 @@ from onyx.keystate.records import StatesRecord
 from onyx.keystate.uniqueness import UniqueKeys
 from onyx.program.operator import carry_out
 from onyx.program.program import Program
-from onyx.runs import Numbers
 from onyx.spark_query.failure import TaskFailed
 from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.folding.untracked import Untracked

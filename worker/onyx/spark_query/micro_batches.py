@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.plugins.protocol import Cursor, Reader
 from onyx.spark.driver.request import BucketState, Position
 from onyx.spark_query.programs import Query
-from onyx.structs import prepared
 
 
 @prepared

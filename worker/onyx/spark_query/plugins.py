@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onyx.base.seams import Clock
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import Job
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
-from onyx.seams import Clock
 from onyx.spark.driver.request import QueryRequest
 
 

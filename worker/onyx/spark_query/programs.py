@@ -9,18 +9,18 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from onyx.base.seams import Clock, SystemClock
 from onyx.ids import JobId, PeerId
 from onyx.model.parsing.mapping import parse_mapping
 from onyx.operators.building import with_functions
 from onyx.program.program import Program, event_of
-from onyx.resolve import Resolver
-from onyx.seams import Clock, SystemClock
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark_query.config import QueryConfig
 from onyx.spark_query.counting import Tally
 from onyx.spark_query.failure import failed
 from onyx.spark_query.plugins import Plugins
 from onyx.spark_query.tables import QueryTables
+from onyx.user_code.resolve import Resolver
 
 
 class Query:

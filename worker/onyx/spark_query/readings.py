@@ -17,12 +17,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.errors import Unavailable
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.arrivals import origins
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
-from onyx.structs import prepared
 
 BITS = 62
 BYTES = 8

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import numpy as np
 from msgspec.structs import replace
 
+from onyx.base.runs import array_of
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Batch, as_shown, copies_of
 from onyx.flow.routed import Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
-from onyx.runs import array_of
 
 ATTEMPT = 1 << 40
 """One attempt, in a root."""

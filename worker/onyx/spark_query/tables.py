@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from onyx.base.seams import Clock
 from onyx.joins.shares import Dealing
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.tables import looked_up
 from onyx.plugins.protocol import Input
 from onyx.plugins.registry import build_input
-from onyx.seams import Clock
 from onyx.spark_query.plugins import Plugins
 from onyx.tables.dealt import DealtTable, deal_table
 from onyx.tables.loading import load_table

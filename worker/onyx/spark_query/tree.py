@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onyx.base.runs import array_of
 from onyx.flow.batch import Batch, Indices, Segments, as_given, as_shown, copies_of
 from onyx.flow.groups.checks import GroupChecks
 from onyx.flow.laps import laps_of
@@ -26,7 +27,6 @@ from onyx.program.operator import Operator
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.program.route import route, route_emitted
-from onyx.runs import array_of
 from onyx.spark_query.counting import Counting
 from onyx.spark_query.failure import Disordered, TaskFailed
 from onyx.spark_query.folding.combine import Combining

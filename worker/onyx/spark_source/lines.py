@@ -23,12 +23,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from onyx.base.structs import UNREADABLE
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.records import whole_lines
-from onyx.structs import UNREADABLE
 
 _WRONG = (*UNREADABLE, OverflowError, *MISMATCH)
 _EXPECTED = re.compile(r"Expected `(?P<wanted>.*)`, got `(?P<got>.*)` - at `\$\.(?P<key>.*)`")

@@ -13,13 +13,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from onyx.base.structs import stored
 from onyx.errors import UserError
 from onyx.plugins.parts.listing import files_in, parts_in
 from onyx.plugins.parts.names import whose
 from onyx.plugins.parts.offsets import Part
 from onyx.spark.result_names import MANIFEST
 from onyx.storage.opening import location_of
-from onyx.structs import stored
 
 _RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.errors import UserError
 from onyx.model.report import nearest
-from onyx.structs import prepared
 from onyx.transport.state_queries import EXTENTS_MAX
 
 EXTENTS_DEFAULT = 10_000

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
+from onyx.base.seams import SystemClock
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
@@ -16,7 +17,6 @@ from onyx.plugins.files.parquet_reader import ParquetRows
 from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.protocol import Cursor, Reader
 from onyx.rights import EVERYTHING
-from onyx.seams import SystemClock
 from onyx.storage.files import Files
 
 _READ = CatalogEntry("onyx", "input", plugin="files", batch_format="arrow")

@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from onyx.base.structs import UNREADABLE
 from onyx.errors import OnyxError, UserError
 from onyx.flow.columns.types import usual_schema
 from onyx.plugins.files.byte_sources import named_errors
@@ -18,7 +19,6 @@ from onyx.spark_source.lines import misfit
 from onyx.spark_source.rows import TEXT, batches
 from onyx.spark_source.shapes import FIELDS_MAX, Shape
 from onyx.storage.files import Files
-from onyx.structs import UNREADABLE
 
 PARTS_MAX = 1_000
 """Parts that are looked at for their columns. With more, the schema has to be given."""

@@ -19,8 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from onyx.base.on_demand import ModuleOnDemand
 from onyx.errors import UserError, UserFunctionError
-from onyx.on_demand import ModuleOnDemand
 from onyx.sql.growth import MACROS
 from onyx.sql.time_limit import TIMEOUT_S, TimeLimit
 

@@ -23,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import astuple
 
+from onyx.base.runs import U64, Numbers, array_of
+from onyx.base.structs import RESTORE, UNREADABLE
 from onyx.codec.records import encode_all, encode_records
 from onyx.codec.sealed import Format, seal, unseal
 from onyx.codec.segment_runs import decode_run, encode_run
@@ -30,11 +32,9 @@ from onyx.codec.segments import decode_column, encode_column
 from onyx.codec.values import decode_values, encode_values
 from onyx.errors import SegmentError, StateError
 from onyx.keystate.records import Record
-from onyx.runs import U64, Numbers, array_of
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange, Watermark
 from onyx.state.local.spool import Keep, Kept
 from onyx.state.names import LogKey, TaskFolder
-from onyx.structs import RESTORE, UNREADABLE
 
 FORMAT = Format(b"ONYXST", 7, "chunk of state")
 BLOCK_BYTES = 262_144

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 from msgspec import field
 
+from onyx.base.runs import Numbers
 from onyx.flow.batch import U64, EncodedRun, Segments, part_of
 from onyx.keystate.records import Record
-from onyx.runs import Numbers
 
 Watermark = int | float
 """Event time in milliseconds, or any ordered number that a window is over."""

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 from msgspec import field
 
+from onyx.base.runs import U64, Numbers
 from onyx.ledger.applied import Applied
-from onyx.runs import U64, Numbers
 from onyx.state.chunk_codec import ChunkReader, Kind
 from onyx.state.chunks import Watermark
 from onyx.state.shard_state import ShardState

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ClassVar
 
+from onyx.base.structs import RESTORE
 from onyx.errors import Fenced, StateError
 from onyx.state.chunk_codec import ChunkReader, Frame, Kind, encode_chunk
 from onyx.state.chunks import Chunk
@@ -18,7 +19,6 @@ from onyx.state.local.spool import Keep
 from onyx.state.names import LogKey, TaskFolder
 from onyx.storage.fenced_log import FencedLogs, Listed, Missing
 from onyx.storage.interface import BlobStore
-from onyx.structs import RESTORE
 
 THREADS = 8
 AHEAD_CHUNKS_MAX = 64

@@ -40,9 +40,9 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import field
 
+from onyx.base.structs import RESTORE, UNREADABLE
 from onyx.errors import Fenced, StateError, Unavailable
 from onyx.storage.interface import BlobStore
-from onyx.structs import RESTORE, UNREADABLE
 
 NOTE = ".end"
 """Behind the name of a log."""

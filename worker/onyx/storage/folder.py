@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from onyx.base.path_names import file_path, is_file_name
 from onyx.errors import OnyxError, Unavailable, UserError
-from onyx.path_names import file_path, is_file_name
 from onyx.storage.durable import make_durable_directory
 from onyx.storage.interface import Entry, Modes, NewFile, Purpose, Stored
 from onyx.storage.rooted import BY_UMASK, opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from onyx.path_names import file_path
+from onyx.base.path_names import file_path
 from onyx.storage.interface import Stored
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onyx.on_demand import OnDemand
+from onyx.base.on_demand import OnDemand
 from onyx.storage.interface import Location, Purpose
 from onyx.storage.objects.urls import is_url, parse_url
 

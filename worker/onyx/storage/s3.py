@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, cast
 
+from onyx.base.path_names import file_path, is_file_name
 from onyx.errors import OnyxError, Unavailable, UserError
-from onyx.path_names import file_path, is_file_name
 from onyx.storage.interface import Entry, NewFile, Purpose, Stored
 from onyx.storage.objects.bucket import Bucket, Piece, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing

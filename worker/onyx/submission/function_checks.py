@@ -20,7 +20,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.model.kinds import EMIT_ROWS, TRIGGERS, aggregation_name
 from onyx.model.names import COMBINATORS, COMPARISONS, SQL, is_function
 from onyx.model.report import at
-from onyx.resolve import Resolver
+from onyx.user_code.resolve import Resolver
 
 Function = Callable[..., Any]
 FnParams = Mapping[str, Sequence[Any]]

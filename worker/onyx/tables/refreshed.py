@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from onyx.base.seams import Clock
 from onyx.errors import describe
-from onyx.seams import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from threading import Lock
 from typing import NamedTuple
 
+from onyx.base.seams import Clock
 from onyx.ids import JobId
 from onyx.joins.asked import AskedTable
 from onyx.joins.shares import Share
 from onyx.joins.table import Table
-from onyx.seams import Clock
 from onyx.tables.refreshed import Refreshed, Run
 
 Load = Callable[[Callable[[], bool]], Table]

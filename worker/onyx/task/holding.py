@@ -10,10 +10,10 @@ What a link has not sent yet is in no report: a connection that is away for so l
 
 from __future__ import annotations
 
+from onyx.base.runs import Numbers
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion
 from onyx.ledger.acker import split_by_acker
-from onyx.runs import Numbers
 from onyx.task.acking.owners import Owners
 from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site, Wiring

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from onyx.base.on_demand import OnDemand
 from onyx.ids import JobId, PeerId, TaskName
-from onyx.on_demand import OnDemand
 from onyx.replica.state import Replica
 from onyx.task.batch_task import BatchTask
 from onyx.task.batches import BATCHES

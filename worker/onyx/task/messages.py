@@ -6,9 +6,9 @@ from concurrent.futures import Future
 
 import msgspec
 
+from onyx.base.runs import Numbers
 from onyx.ids import AllocationVersion
 from onyx.ledger.returns import Trees
-from onyx.runs import Numbers
 from onyx.transport.lookups import Found, LookUp
 from onyx.transport.state_queries import StateAnswer, StateQuery
 

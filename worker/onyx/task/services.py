@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
+from onyx.base.seams import Clock
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.plugins.protocol import Input, Output, PluginContext
-from onyx.recorder import Recording
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.requests.desk import Desk
-from onyx.seams import Clock
 from onyx.settings import Settings
 from onyx.spark.child.request import StageRunner
 from onyx.spark.driver.request import QueryRequest
@@ -26,6 +25,7 @@ from onyx.spark.driver.running import RunningQuery
 from onyx.storage.interface import BlobStore
 from onyx.tables.shared import SharedTables
 from onyx.telemetry.interface import TaskMetrics
+from onyx.telemetry.recorder import Recording
 from onyx.transport.interface import Transport
 
 T = TypeVar("T")

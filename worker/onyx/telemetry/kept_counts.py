@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.path_names import CHARACTERS_MAX
 from onyx.ids import GroupId, JobId, TaskName
-from onyx.outcomes import NOTHING, TaskTotals
-from onyx.path_names import CHARACTERS_MAX
+from onyx.reports.outcomes import NOTHING, TaskTotals
 from onyx.telemetry.catalog import (
     ANSWERED,
     DEAD_LETTERS,

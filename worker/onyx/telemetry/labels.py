@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from onyx.stalls import Reason
+from onyx.reports.stalls import Reason
 
 
 class Stage(StrEnum):

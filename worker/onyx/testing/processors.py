@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from onyx.base.seams import SystemClock
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.keys import SHARDS, shard_of
@@ -29,7 +30,6 @@ from onyx.operators.processor.calls import Calls
 from onyx.operators.processor.outboxes import outbox_of
 from onyx.operators.processor.snapshot import Snapshot
 from onyx.processors import Context, Processor
-from onyx.seams import SystemClock
 
 Item = tuple[int, Any]
 """An ordinal, and what comes from there."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from onyx.base.seams import SystemClock
 from onyx.errors import UserError
 from onyx.flow.batch import as_columns
 from onyx.flow.segment import Segment
@@ -31,7 +32,6 @@ from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START
 from onyx.rights import EVERYTHING
-from onyx.seams import SystemClock
 from onyx.spark.child.environment import environment
 from onyx.spark.child.frames import result_of
 from onyx.spark.child.request import EXACT_TYPES, StageRequest

@@ -11,7 +11,7 @@ from collections import Counter
 import msgspec
 from msgspec import field
 
-from onyx.structs import fields
+from onyx.base.structs import fields
 from onyx.telemetry.labels import Refusal
 
 

@@ -10,12 +10,12 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
+from onyx.base.runs import Numbers
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
 from onyx.flow.batch import Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.runs import Numbers
 from onyx.transport.interface import Partial
 
 

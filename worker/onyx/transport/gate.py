@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 
 import grpc
 
+from onyx.base.seams import Clock
 from onyx.ids import GroupId
 from onyx.requests.caller import Caller
 from onyx.requests.tokens import KEY, bearer
-from onyx.seams import Clock
 from onyx.telemetry.labels import Refusal
 from onyx.tls.files import CertificateFiles
 from onyx.transport.grpc_tls import check_client_name, is_client, stranger

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import grpc
 
-from onyx.seams import Randomness
+from onyx.base.seams import Randomness
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.frames.packets import FrameError, Hello

@@ -12,20 +12,20 @@ from concurrent import futures
 
 import grpc
 
+from onyx.base.seams import Clock
 from onyx.errors import SettingsError
 from onyx.ids import GroupId
 from onyx.requests.tokens import Tokens
-from onyx.seams import Clock
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.gate import CALLERS_MAX, FindLink, Gate
+from onyx.transport.gateway.places import CLIENT_CALLS_MAX
+from onyx.transport.gateway.service import AnswerAppend, RequestService
 from onyx.transport.grpc_options import CALLS_MAX, METHOD, STREAMS_MAX, server_options
 from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.grpc_stream import StreamCall
 from onyx.transport.grpc_tls import add_port
 from onyx.transport.ports import free_ports
-from onyx.transport.requests.places import CLIENT_CALLS_MAX
-from onyx.transport.requests.service import AnswerAppend, RequestService
 from onyx.transport.state_queries import AnswerQuery
 
 STOP_TIMEOUT_S = 2.0

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
+from onyx.base.runs import Numbers
+from onyx.base.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.errors import InvariantViolated
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.requests.append import Append
 from onyx.requests.request import Answer
 from onyx.requests.tokens import Tokens
-from onyx.runs import Numbers
-from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.counters import Counters
 from onyx.transport.frames.encoder import lookup_packet
 from onyx.transport.frames.packets import Acks, Completions, Held
+from onyx.transport.gateway.streams import AppendStreams
 from onyx.transport.grpc_server import Server
 from onyx.transport.inbox import BoundedInbox
 from onyx.transport.interface import Channel, Control, Handlers, Sendable
@@ -29,7 +30,6 @@ from onyx.transport.links import Links
 from onyx.transport.local import LocalTransport
 from onyx.transport.lookups import Lookup
 from onyx.transport.pieces import acks_packets, completions_packets, held_packets, returns_packets
-from onyx.transport.requests.streams import AppendStreams
 from onyx.transport.stream import Surroundings
 
 

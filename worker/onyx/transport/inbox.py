@@ -36,10 +36,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from onyx.base.runs import Numbers
 from onyx.errors import InvariantViolated, SegmentError
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, JobId, PeerId
-from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control, ControlKind, Delivery, Partial, Sendable

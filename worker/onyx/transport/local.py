@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from onyx.base.runs import Numbers
 from onyx.errors import InvariantViolated
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
-from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes

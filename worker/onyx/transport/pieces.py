@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from onyx.base.path_names import CHARACTERS_MAX
+from onyx.base.runs import Numbers
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.codec.columns import ROWS_MAX
@@ -15,8 +17,6 @@ from onyx.flow.batch import Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.returns import Trees
-from onyx.path_names import CHARACTERS_MAX
-from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded, encoded, encoded_partial, with_lineage
 from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES, Acks, Completions, Held

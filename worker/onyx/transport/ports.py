@@ -10,9 +10,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Sequence
 
+from onyx.base.variables import Ports
 from onyx.errors import SettingsError
 from onyx.settings import TransportSettings
-from onyx.variables import Ports
 
 
 def ports_of(text: Ports) -> Sequence[int]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from onyx.base.seams import Clock, Randomness
 from onyx.ids import GroupId
-from onyx.seams import Clock, Randomness
 from onyx.settings import TransportSettings
 from onyx.transport.inbox import Inboxes
 from onyx.transport.interface import Handlers

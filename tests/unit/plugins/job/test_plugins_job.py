@@ -21,6 +21,7 @@ from tests.support.examples import examples
 from tests.support.failing_files import failing_files
 from tests.support.jobs.plugin_context import plugin_context
 
+from onyx.base.seams import SystemClock
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.plugins.job.feed import PARTS_MAX, Known, PartsFeed, partition_of
 from onyx.plugins.job.input import JobInput
@@ -29,7 +30,6 @@ from onyx.plugins.job.reader import PartsReader
 from onyx.plugins.other_jobs import JobOutput
 from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.plugins.starting import StartAt, StartFrom
-from onyx.seams import SystemClock
 from onyx.storage.memory import MemoryBlobStore
 
 WRITERS = ["0-aaaaaaaaaaaa", "1-bbbbbbbbbbbb"]

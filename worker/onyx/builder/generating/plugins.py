@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from onyx.field_docs import field_docs
+from onyx.base.field_docs import field_docs
 from onyx.model.plugins import INPUTS, NAMES, OUTPUTS, STAGE_IN_THE_MIDDLE, BuiltIn
 from onyx.plugins.options import options_of
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 from msgspec import Meta
 
+from onyx.base.structs import UNREADABLE
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import (
     JobArgument,
@@ -30,7 +31,6 @@ from onyx.ledger.outcomes import NOTHING, Outcomes, plain
 from onyx.processes.surroundings import settings
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level
 from onyx.settings import Settings
-from onyx.structs import UNREADABLE
 
 BATCH_SEGMENTS = 1_000
 FAILURES_PRINTED_MAX = 10

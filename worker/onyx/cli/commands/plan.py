@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Option
 from onyx.cli.job_file import FileArgument, read_job
 from onyx.cli.options import Engine, ModulesOption
-from onyx.on_demand import ModuleOnDemand
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
 

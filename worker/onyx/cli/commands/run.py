@@ -16,11 +16,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.local_server import local_server
 from onyx.cli.options import EngineOption, JsonOption, ModulesOption
 from onyx.errors import OnyxError
-from onyx.on_demand import ModuleOnDemand
 from onyx.processes.child import worker_launcher
 from onyx.processes.surroundings import settings
 

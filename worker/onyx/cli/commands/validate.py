@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onyx.base.on_demand import OnDemand
 from onyx.cli.functions import check_those_here
 from onyx.cli.job_file import (
     FileArgument,
@@ -21,7 +22,6 @@ from onyx.cli.options import Engine, EngineOption, JsonOption, ModulesOption
 from onyx.errors import ManifestError, Problem
 from onyx.model.manifest import CLUSTER_KIND
 from onyx.model.parsing.text import ambiguities, kind_of, located
-from onyx.on_demand import OnDemand
 from onyx.processes.surroundings import import_from
 from onyx.replica.needs import peers_needed
 

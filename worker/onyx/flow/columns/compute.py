@@ -6,6 +6,6 @@
 
 from __future__ import annotations
 
-from onyx.on_demand import ModuleOnDemand
+from onyx.base.on_demand import ModuleOnDemand
 
 pc = ModuleOnDemand("pyarrow.compute")

@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE, prepared
 from onyx.errors import Unavailable
 from onyx.log.server.config import Ensemble
 from onyx.log.server.formation import Holds, Unknown
-from onyx.structs import UNREADABLE, prepared
 from onyx.tls.files import CertificateFiles
 
 logger = logging.getLogger("onyx.log")

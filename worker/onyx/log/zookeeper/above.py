@@ -30,9 +30,8 @@ from onyx.log.paths import ABOVE, Paths
 from onyx.log.zookeeper.access import Access
 from onyx.log.zookeeper.session import Denied, ZooKeeperSession
 from onyx.log.zookeeper.usage import Counted
-from onyx.settings import ZooKeeperSettings
+from onyx.settings import CloseRoot, ZooKeeperSettings
 from onyx.tls.files import CertificateFiles
-from onyx.zookeeper_settings import CloseRoot
 
 logger = logging.getLogger("onyx.log")
 

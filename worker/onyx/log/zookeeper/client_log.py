@@ -7,6 +7,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 
+from onyx.base.seams import SystemClock
 from onyx.codec.entries import encode_entry
 from onyx.ids import Position
 from onyx.log.append_queue import check_size
@@ -14,7 +15,6 @@ from onyx.log.interface import ChunkGone
 from onyx.log.paths import entry_position
 from onyx.log.zookeeper.log import ZooKeeperLog
 from onyx.replica.command import Command
-from onyx.seams import SystemClock
 
 
 class ZooKeeperClientLog(ZooKeeperLog):

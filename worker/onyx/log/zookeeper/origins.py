@@ -20,6 +20,7 @@ import msgspec
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NodeExistsError
 
+from onyx.base.structs import prepared, stored
 from onyx.errors import LogReplaced, Unavailable, UserError
 from onyx.ids import NO_POSITION, Position
 from onyx.log.interface import Origin
@@ -28,8 +29,7 @@ from onyx.log.zookeeper.above import make, make_above
 from onyx.log.zookeeper.all_of import AllOf
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.session import ZooKeeperSession
-from onyx.structs import prepared, stored
-from onyx.zookeeper_settings import CloseRoot
+from onyx.settings import CloseRoot
 
 READ_ATTEMPTS_MAX = 5
 """The replica of an origin may be deleted while it is read, when a newer origin replaces it."""

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import field
 
+from onyx.functions.retry import RETRIES_DEFAULT, RETRIES_MAX
 from onyx.model.job.types import Targets
 from onyx.model.keys.compound import OneOrMore
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Count, Function, Name
 from onyx.model.keys.predicate import Predicate as PredicateKind
-from onyx.retry import RETRIES_DEFAULT, RETRIES_MAX
 
 Predicate = str | tuple[Any, ...]
 """A name, `(name, param-key...)`, a comparison as `(">", key, value)`, `("in", key, values)` or

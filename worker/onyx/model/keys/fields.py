@@ -17,12 +17,12 @@ import msgspec
 from msgspec import NODEFAULT
 from msgspec.structs import replace
 
+from onyx.base.structs import Field, fields, is_struct
 from onyx.model.keys.compound import ListOf, MapOf
 from onyx.model.keys.key import NOT_A_KEY, Key
 from onyx.model.keys.kinds import Anything, Choice, Flag, Kind, Options, Text
 from onyx.model.keys.section import Entries, Entry, Section
 from onyx.model.names import yaml_key
-from onyx.structs import Field, fields, is_struct
 
 
 @cache

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from onyx.field_docs import field_docs
+from onyx.base.field_docs import field_docs
 from onyx.model.keys.kinds import Anything, Kind
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from onyx import path_names
+from onyx.base import path_names
 from onyx.model import column_types, names
 from onyx.model.plain import INTEGER_MAX, INTEGER_MIN
 from onyx.model.report import INVALID, Report, at, listed, nearest, show

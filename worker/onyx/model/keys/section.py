@@ -11,10 +11,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from onyx.base.structs import is_struct
 from onyx.model.keys.key import Key
 from onyx.model.keys.kinds import Anything, Choice, Flag, Kind, Options, Schema, Text, refuse
 from onyx.model.report import INVALID, Report, at, listed, nearest
-from onyx.structs import is_struct
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 

@@ -7,12 +7,12 @@ from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
+from onyx.base.structs import stored
 from onyx.model.job import Job
 from onyx.model.keys.section import Draft
 from onyx.model.manifest import SPEC
 from onyx.model.parsing.drafts import draft_of
 from onyx.model.parsing.job_draft import draft_of_object
-from onyx.structs import stored
 
 DRAFTS_MAX = 8
 """Stored jobs that are remembered as checked."""

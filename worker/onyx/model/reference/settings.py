@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from onyx.field_docs import field_docs
+from onyx.base.field_docs import field_docs
+from onyx.base.structs import fields, is_struct
 from onyx.settings import Settings
-from onyx.structs import fields, is_struct
 
 TABLE = "| variable | default | meaning |\n|---|---|---|\n"
 _HEAD = """# Settings

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from onyx.base.seams import Clock as ClockOfProcess
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
@@ -29,7 +30,6 @@ from onyx.operators.keyed.timers import Clock, Timers
 from onyx.operators.keyed.timers import Timer as DueTimer
 from onyx.program.failure import blamed
 from onyx.program.operator import Operator
-from onyx.seams import Clock as ClockOfProcess
 
 logger = logging.getLogger("onyx.task")
 

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from onyx.base.runs import array_of
 from onyx.codec.returns import size_bytes
 from onyx.errors import contained
 from onyx.flow.batch import Indices, Segment, as_dicts
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.functions.returning import Returned, collecting, lost, one_by_one
 from onyx.keystate.coded import Keyed, rows
 from onyx.ledger.lineage import first_attempts
 from onyx.operators.context import OperatorContext
@@ -30,8 +32,6 @@ from onyx.program.batch_work import BatchWork
 from onyx.program.fitting import fit
 from onyx.program.operator import keep_made, with_repeats
 from onyx.program.prepare import read_groups
-from onyx.returning import Returned, collecting, lost, one_by_one
-from onyx.runs import array_of
 from onyx.windows.prepared import unique_values
 
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from onyx.base.seams import Clock
 from onyx.codec.segments import bytes_each
 from onyx.errors import UserFunctionError, describe_type
 from onyx.flow.columns.record_batch import Columns
+from onyx.functions.returning import item_by_item
 from onyx.processors import Context, Inbox, Outbox, Processor
 from onyx.program.failure import blamed
-from onyx.returning import item_by_item
-from onyx.seams import Clock
 
 logger = logging.getLogger("onyx.task")
 

@@ -17,6 +17,7 @@ from onyx.errors import UserFunctionError
 from onyx.flow.batch import Batch, Indices, as_dicts, as_given, take
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.functions.returning import LOST, Returned, collecting, lost
 from onyx.ledger.applied import repeats_of
 from onyx.operators.context import OperatorContext
 from onyx.operators.processor.calls import Calls
@@ -33,7 +34,6 @@ from onyx.program.fitting import fit
 from onyx.program.operator import keep_made, with_repeats
 from onyx.program.phases import Phase
 from onyx.program.program import Program
-from onyx.returning import LOST, Returned, collecting, lost
 
 
 class ProcessorOperator(ProcessorStates):

@@ -23,8 +23,10 @@ from collections.abc import (
 from itertools import cycle
 from typing import Any, Final
 
+from onyx.base.seams import Clock
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
+from onyx.functions.returning import collecting_nothing
 from onyx.ids import TaskName
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.pages import PENDING, Made, Page, Pages
@@ -36,8 +38,6 @@ from onyx.operators.processor.snapshot import Snapshot
 from onyx.operators.processor.turns import Takes, Turns, Worked
 from onyx.operators.processor.unfinished import Sent, Unfinished, count_of, first_of, without
 from onyx.program.operator import Operator
-from onyx.returning import collecting_nothing
-from onyx.seams import Clock
 
 TRIED_EVERY_MS = 100
 """Time between two calls of `try_process` while nothing comes."""

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from onyx.errors import UserFunctionError, contained
+from onyx.functions.retry import Retry
+from onyx.functions.returning import collecting_nothing, give_again
 from onyx.operators.processor.calls import MADE_MAX, Calls, Turn
 from onyx.operators.processor.definition import Processing
 from onyx.operators.processor.history import Done, History
 from onyx.operators.processor.snapshot import Snapshot
 from onyx.operators.processor.unfinished import Sent, Unfinished
-from onyx.retry import Retry
-from onyx.returning import collecting_nothing, give_again
 
 
 class Takes(NamedTuple):

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from onyx.base.runs import Numbers, taken
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import Segments, as_dicts
 from onyx.keystate.coded import chosen, keyed, shards_in
@@ -21,7 +22,6 @@ from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.program.batch_work import BatchWork
 from onyx.program.operator import carry_out, emit_late
 from onyx.program.prepare import look_at_leaves
-from onyx.runs import Numbers, taken
 from onyx.telemetry.catalog import LATE_SEGMENTS
 
 

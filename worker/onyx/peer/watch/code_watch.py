@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from onyx.codes import began_with, pool
 from onyx.errors import Fenced, OnyxError
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import GroupLog, LogReader
 from onyx.peer.background import Pending, Run
 from onyx.replica.state import Replica
+from onyx.reports.codes import began_with, pool
 
 logger = logging.getLogger("onyx.peer")
 POOLS_MAX = 64

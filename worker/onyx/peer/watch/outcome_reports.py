@@ -16,13 +16,13 @@ from collections.abc import Container, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from onyx.base.seams import Clock
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import GroupLog
-from onyx.outcomes import Report
 from onyx.peer.background import Pending, Run
-from onyx.seams import Clock
+from onyx.reports.outcomes import Report
 from onyx.telemetry.kept_counts import KeptCounts
 
 logger = logging.getLogger("onyx.peer")

@@ -12,11 +12,11 @@ from math import isfinite
 
 from msgspec.structs import replace
 
+from onyx.base.seams import Clock
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.plugins import runs_spark
 from onyx.replica.state import Replica
-from onyx.seams import Clock
-from onyx.stalls import Reason, instant
+from onyx.reports.stalls import Reason, instant
 from onyx.task import diagnosis
 from onyx.task.batch_task import BatchTask
 from onyx.task.diagnosis import EARLY, Facts

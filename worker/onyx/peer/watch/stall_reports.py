@@ -14,7 +14,7 @@ from onyx.ids import GroupId, JobId
 from onyx.log import job_documents
 from onyx.log.interface import GroupLog
 from onyx.peer.background import Pending, Run
-from onyx.stalls import Reason, Stall
+from onyx.reports.stalls import Reason, Stall
 
 logger = logging.getLogger("onyx.peer")
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from onyx.base.seams import Clock
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.locations import without_secrets
 from onyx.peer.watch.stall_facts import Mark, allowed_s, facts_of, held_by, mark_of, source_of
@@ -21,8 +22,7 @@ from onyx.peer.work.task_runner import TaskRunner, busiest, stack_of
 from onyx.program.exceptions import shown
 from onyx.program.phases import Phase
 from onyx.replica.state import Replica
-from onyx.seams import Clock
-from onyx.stalls import SLOW, Reason, Stall
+from onyx.reports.stalls import SLOW, Reason, Stall
 from onyx.task.diagnosis import diagnose, is_alone
 from onyx.task.task import Task
 from onyx.telemetry.catalog import JOB_STALLED

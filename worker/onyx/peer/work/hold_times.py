@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from onyx.base.seams import Clock
 from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.model.workflow import begins_trees
-from onyx.seams import Clock
 
 REPORTS_A_TIMEOUT = 4
 """So that several may be lost, or come late."""

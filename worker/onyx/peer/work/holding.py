@@ -16,13 +16,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from onyx.base.runs import Numbers, Run, distinct
+from onyx.base.seams import Clock
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.lineage import END_ROOT
 from onyx.peer.work.hold_times import HoldTimes
 from onyx.peer.work.running_ackers import Ackers
 from onyx.peer.work.task_runner import TaskRunner
-from onyx.runs import Numbers, Run, distinct
-from onyx.seams import Clock
 from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site
 from onyx.task.holding import held_roots, to_tell

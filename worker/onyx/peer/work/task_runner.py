@@ -15,7 +15,7 @@ from onyx.ids import TaskName
 from onyx.peer.work.task_threads import Loop, TaskThreads
 from onyx.program.exceptions import frames_of
 from onyx.program.phases import Phase
-from onyx.stalls import Frame
+from onyx.reports.stalls import Frame
 from onyx.task import machine
 from onyx.task.diagnosis import BUSY_S
 from onyx.task.table import DONE, Kind, Progress

@@ -9,10 +9,10 @@ from functools import partial
 from onyx.peer.events import Answer
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
-from onyx.peer.requests.access import InputTokens
-from onyx.peer.requests.inputs import RequestInputs
-from onyx.peer.requests.reception import NOBODY
-from onyx.peer.requests.router import RequestRouter
+from onyx.peer.router.access import InputTokens
+from onyx.peer.router.inputs import RequestInputs
+from onyx.peer.router.reception import NOBODY
+from onyx.peer.router.router import RequestRouter
 from onyx.peer.work.deliveries import Deliveries
 from onyx.peer.work.holding import Holding
 from onyx.peer.work.job_checker import JobChecker

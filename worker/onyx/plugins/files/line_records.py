@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from onyx.base.structs import UNREADABLE
 from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.codec.refusals import refused
 from onyx.flow.segment import Segment
 from onyx.plugins.records import BadRecords, reason_of, whole_lines
-from onyx.structs import UNREADABLE
 
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _decoder = msgspec.json.Decoder(dict[str, Any])

@@ -16,9 +16,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from onyx.base.structs import UNREADABLE
 from onyx.errors import UserError
 from onyx.flow.columns.compute import pc
-from onyx.structs import UNREADABLE
 
 ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 """Spark's own key."""

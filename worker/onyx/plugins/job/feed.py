@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.errors import OnyxError, StateError, Unavailable, UserError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
@@ -30,7 +31,6 @@ from onyx.plugins.parts.offsets import Limit, Mark, Part
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.starting import read_start
 from onyx.storage.opening import is_remote
-from onyx.structs import prepared
 from onyx.telemetry.interface import TaskMetrics
 
 PARTS_MAX = 1_000

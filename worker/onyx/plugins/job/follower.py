@@ -18,6 +18,7 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
+from onyx.base.structs import prepared
 from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Segments
 from onyx.flow.segment import Segment
@@ -32,7 +33,6 @@ from onyx.plugins.journalled.starting import position_in
 from onyx.plugins.other_jobs import JobJournal
 from onyx.plugins.protocol import Cursor, PluginContext
 from onyx.plugins.starting import read_start
-from onyx.structs import prepared
 
 
 @prepared

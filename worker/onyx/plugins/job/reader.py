@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.errors import Unavailable
 from onyx.plugins.job.feed import PATH, PartsFeed
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.protocol import START, ColumnsReader, Cursor, Reader
-from onyx.structs import prepared
 
 if TYPE_CHECKING:
     import pyarrow as pa

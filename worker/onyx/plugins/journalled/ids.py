@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Generic, Protocol, TypeVar
 
+from onyx.base.seams import Clock
 from onyx.journal.chunk import Remembered
-from onyx.seams import Clock
 
 
 class Known(Protocol):

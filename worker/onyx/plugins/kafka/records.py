@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
+from onyx.base.structs import UNREADABLE
 from onyx.codec.refusals import refused
 from onyx.flow.segment import Segment
 from onyx.plugins.kafka.options import InputOptions
 from onyx.plugins.records import BadRecords, reason_of
-from onyx.structs import UNREADABLE
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _WRONG = (*UNREADABLE, OverflowError)

@@ -6,7 +6,7 @@ takes from its fork to its first segment.
 
 from __future__ import annotations
 
-from onyx.on_demand import ModuleOnDemand
+from onyx.base.on_demand import ModuleOnDemand
 
 pcsv = ModuleOnDemand("pyarrow.csv")
 pq = ModuleOnDemand("pyarrow.parquet")

@@ -23,8 +23,8 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.errors import UserError
-from onyx.structs import prepared
 
 
 class Part(msgspec.Struct, frozen=True):

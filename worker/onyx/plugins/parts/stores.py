@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.path_names import path_name
+from onyx.base.path_names import path_name
 from onyx.plugins.protocol import PluginContext
 from onyx.storage.interface import Location
 from onyx.storage.staging.interface import PartStore, Writer

@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 import pyarrow as pa
 
+from onyx.base.structs import UNREADABLE
 from onyx.codec.streams import read_stream
 from onyx.errors import UserError
 from onyx.flow.batch import Segments, as_dicts
@@ -20,7 +21,6 @@ from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.queues.options import QueueOptions
 from onyx.plugins.records import BadRecords, reason_of
-from onyx.structs import UNREADABLE
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _WRONG = (*UNREADABLE, OverflowError)

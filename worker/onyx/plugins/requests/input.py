@@ -1,6 +1,6 @@
 """Inputs `requests` and `http`: what clients hand over, by way of a journal.
 
-To the engine both are the same. An input `http` is served over HTTP (`onyx.front`) as well as over
+To the engine both are the same. An input `http` is served over HTTP (`gateway`) as well as over
 gRPC, and either may need a token.
 
 Any worker takes requests, and hands them to the mailbox of their partition, which is in the process

@@ -19,6 +19,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
+from onyx.base.seams import Clock
 from onyx.errors import OnyxError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
@@ -43,7 +44,6 @@ from onyx.plugins.requests.entries import (
 )
 from onyx.requests.desk import MOVES
 from onyx.requests.request import Answer, Level, Request, Status, answered
-from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
 
 WAITING_BYTES_MAX = 67_108_864

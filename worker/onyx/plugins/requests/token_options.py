@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onyx.base.seams import Clock
 from onyx.plugins.requests.options import RequestsOptions
 from onyx.requests.tokens import Tokens
 from onyx.rights import Rights
-from onyx.seams import Clock
 from onyx.settings import Settings
 from onyx.storage.opening import absolute
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from onyx.base.seams import Clock
 from onyx.errors import OnyxError, Unavailable, contained
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
@@ -23,7 +24,6 @@ from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.sources.owed import Owed
 from onyx.plugins.sources.portions import Messages, messages_of
 from onyx.plugins.sources.protocol import LiveSource
-from onyx.seams import Clock
 from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_REDELIVERED, Metric
 from onyx.telemetry.interface import TaskMetrics
 

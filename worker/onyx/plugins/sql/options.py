@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from onyx.base.path_names import PLAIN_NAMES, is_plain_name
 from onyx.errors import Problem
 from onyx.model.report import show
-from onyx.path_names import PLAIN_NAMES, is_plain_name
 from onyx.plugins.options import Options
 from onyx.plugins.roll_limits import TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from onyx.base.path_names import PLAIN_NAMES, is_plain_name
 from onyx.errors import UserError
 from onyx.model.report import show
-from onyx.path_names import PLAIN_NAMES, is_plain_name
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from onyx.base.seams import Clock
 from onyx.flow.batch import Segments
 from onyx.model.job import CatalogEntry
 from onyx.program.reading.column_times import Times
 from onyx.program.reading.segment_times import SegmentTimes
-from onyx.seams import Clock
 from onyx.windows.units import standard
 from onyx.windows.watermarks import Mark, PartitionMarks
 

@@ -16,6 +16,7 @@ from immutables import Map
 from msgspec import UNSET, Meta, Struct, UnsetType, convert, structs
 from msgspec.structs import replace
 
+from onyx.base.structs import prepared
 from onyx.ids import Position, TaskName
 from onyx.model.limits import (
     BATCH_SEGMENTS_MAX,
@@ -26,7 +27,6 @@ from onyx.model.limits import (
 from onyx.replica.command import Command
 from onyx.replica.spec import TASKS_MAX, Fingerprint, Job, Task
 from onyx.replica.state import NOTHING, Replica
-from onyx.structs import prepared
 
 _Pending = Annotated[int, Meta(ge=0, le=PENDING_MAX)]
 _Timeout = Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)]

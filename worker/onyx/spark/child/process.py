@@ -10,13 +10,13 @@ from typing import BinaryIO
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE
 from onyx.errors import Unavailable
 from onyx.spark.child.environment import environment
 from onyx.spark.child.protocol import Order, Reply, Run, encoded, read_line
 from onyx.spark.child.request import StageRequest
 from onyx.spark.process_group import TAIL_TIMEOUT_S, ProcessGroup
 from onyx.spark.session.scratch import spark_scratch
-from onyx.structs import UNREADABLE
 
 _MODULE = "onyx.spark.child.serve"
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)

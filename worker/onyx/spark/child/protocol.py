@@ -13,10 +13,10 @@ from typing import BinaryIO
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.errors import Unavailable
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.child.request import StageRequest
-from onyx.structs import prepared
 
 LINE_BYTES_MAX = 67_108_864
 """The size of one message. The longest is a request that names half a million parts."""

@@ -7,9 +7,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.objects.staged import ObjectTarget
-from onyx.structs import prepared
 
 EXACT_TYPES = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

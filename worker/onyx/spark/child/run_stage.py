@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onyx.resolve import Resolver
 from onyx.spark.child.failures import failure_of, said_of
 from onyx.spark.child.frames import frame_of, given, result_of
 from onyx.spark.child.protocol import StageFailure
@@ -19,6 +18,7 @@ from onyx.spark.child.turn import Turn
 from onyx.spark.child.writing import write
 from onyx.spark.session.masters import is_local
 from onyx.spark.session.shipping import ship
+from onyx.user_code.resolve import Resolver
 
 
 def answer(request: StageRequest, turn: Turn) -> StageFailure | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from onyx.base.path_names import PLAIN_NAMES, is_plain_name
 from onyx.errors import FailsAgain, OnyxError
 from onyx.model.report import show
-from onyx.path_names import PLAIN_NAMES, is_plain_name
 from onyx.plugins.files.spark_footer import unreadable
 from onyx.spark.child.request import StageRequest
 from onyx.spark.objects.staged import write_list

@@ -27,12 +27,12 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from onyx.base.structs import prepared
 from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
 from onyx.spark.driver.request import Held, OutputResult, Position, TaskCounts
-from onyx.structs import prepared
 
 INLINE_BYTES_MAX = 256 * 1024
 """What is larger goes into a chunk, and the document names it. Most is smaller: a query without end

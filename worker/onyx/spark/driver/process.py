@@ -18,6 +18,7 @@ from threading import Event, Lock, Thread, Timer
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE
 from onyx.errors import OnyxError, Unavailable, describe
 from onyx.spark.child.environment import environment
 from onyx.spark.driver.request import (
@@ -31,7 +32,6 @@ from onyx.spark.driver.request import (
 from onyx.spark.process_group import ProcessGroup
 from onyx.spark.session.scratch import spark_scratch
 from onyx.state.local.scratch import Scratch
-from onyx.structs import UNREADABLE
 
 logger = logging.getLogger("onyx.task")
 

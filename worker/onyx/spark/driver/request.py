@@ -23,10 +23,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from onyx.outcomes import TaskTotals
+from onyx.base.structs import prepared
 from onyx.plugins.protocol import SealProgress
+from onyx.reports.outcomes import TaskTotals
 from onyx.rights import Rights
-from onyx.structs import prepared
 
 
 @prepared

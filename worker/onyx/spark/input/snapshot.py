@@ -21,6 +21,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from onyx.base.structs import prepared, stored
 from onyx.errors import OnyxError, UserError
 from onyx.plugins.other_jobs import UpgradedJob
 from onyx.plugins.parts.stores import folder_name
@@ -28,7 +29,6 @@ from onyx.plugins.protocol import PluginContext
 from onyx.spark.result_names import MANIFEST
 from onyx.spark.target import Target, target_in
 from onyx.storage.interface import Location
-from onyx.structs import prepared, stored
 
 
 @prepared

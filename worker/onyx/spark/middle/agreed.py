@@ -17,8 +17,8 @@ from collections.abc import Mapping
 import msgspec
 import pyarrow as pa
 
+from onyx.base.structs import prepared, stored
 from onyx.storage.interface import Location
-from onyx.structs import prepared, stored
 
 
 class Reach(msgspec.Struct, frozen=True):

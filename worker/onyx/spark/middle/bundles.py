@@ -27,14 +27,14 @@ from typing import TypeVar
 
 import msgspec
 
+from onyx.base.seams import Clock
+from onyx.base.structs import prepared, stored
 from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.protocol import PluginContext
-from onyx.seams import Clock
 from onyx.spark.result_names import MANIFEST
 from onyx.spark.target import Target, is_data, rows_of, target_in
 from onyx.storage.interface import Location
 from onyx.storage.staging.interface import PartStore
-from onyx.structs import prepared, stored
 
 T = TypeVar("T")
 _DIGITS = 8

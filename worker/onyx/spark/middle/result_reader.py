@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from onyx.base.seams import Clock
 from onyx.errors import Unavailable
 from onyx.flow.segment import Segment
 from onyx.plugins.protocol import ColumnsReader, Cursor, Reader
-from onyx.seams import Clock
 from onyx.spark.middle.bundles import Bundles
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.errors import OnyxError, Unavailable, UserError
-from onyx.structs import prepared
 
 _MARK = "onyx-objects"
 _FOUND = re.compile(rf"{_MARK}:([A-Za-z0-9+/=]+):{_MARK}")

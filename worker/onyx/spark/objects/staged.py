@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE, prepared
 from onyx.errors import Unavailable
-from onyx.structs import UNREADABLE, prepared
 
 
 @prepared

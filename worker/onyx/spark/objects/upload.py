@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
+from onyx.base.structs import prepared
 from onyx.errors import OnyxError
 from onyx.spark.objects.bodies import Body, body, suffix
 from onyx.spark.objects.carried import carried
@@ -24,7 +25,6 @@ from onyx.storage.objects.bucket import Bucket
 from onyx.storage.objects.notes import encode_note, note_of
 from onyx.storage.objects.urls import parse_url
 from onyx.storage.objects.writer import ObjectWriter
-from onyx.structs import prepared
 
 FOUND = "onyx_partition_"
 """Columns with the values of partitions as text, behind the others, begin so."""

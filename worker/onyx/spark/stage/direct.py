@@ -17,13 +17,13 @@ from typing import Literal
 
 import msgspec
 
+from onyx.base.path_names import path_name
+from onyx.base.structs import prepared, stored
 from onyx.errors import FailsAgain, OnyxError, Unavailable
 from onyx.ids import JobId
-from onyx.path_names import path_name
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.stage.parts import with_parts
 from onyx.storage.interface import Location
-from onyx.structs import prepared, stored
 
 _LOOK = (
     "it says whether rows were written: look whether some are there, remove them and it, then run "

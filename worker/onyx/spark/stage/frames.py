@@ -12,10 +12,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from onyx.base.path_names import path_name
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.model.report import show
-from onyx.path_names import path_name
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TYPES, Frame, StageRequest, Write

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE, prepared
 from onyx.errors import Unavailable
 from onyx.spark.result_names import MANIFEST
 from onyx.storage.objects.bucket import Bucket, Piece, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
 from onyx.storage.objects.urls import ObjectUrl
-from onyx.structs import UNREADABLE, prepared
 
 SUCCESS = "_SUCCESS"
 

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import msgspec
 
+from onyx.base.path_names import PLAIN_NAMES, is_plain_name
+from onyx.base.structs import prepared
 from onyx.errors import Problem
 from onyx.model.report import at, show
-from onyx.path_names import PLAIN_NAMES, is_plain_name
 from onyx.plugins.options import climbing
 from onyx.plugins.parts.options import PartOptions
 from onyx.spark.child.request import FILE_FORMATS, Mode
 from onyx.spark.objects.forms import wrong_form
 from onyx.spark.session.spark_master import SparkMaster, wrong_spark_master
 from onyx.storage.opening import absolute, is_remote
-from onyx.structs import prepared
 
 _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z"
 Identifier = Annotated[str, msgspec.Meta(pattern=_IDENTIFIER)]

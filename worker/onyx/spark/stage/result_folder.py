@@ -14,13 +14,13 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+from onyx.base.structs import UNREADABLE
 from onyx.ids import JobId
 from onyx.spark.result_names import MANIFEST
 from onyx.storage.durable import make_durable_directory, sync_directory
 from onyx.storage.rooted import remove_tree
 from onyx.storage.staging.folder import DirectoryParts
 from onyx.storage.staging.interface import Writer
-from onyx.structs import UNREADABLE
 
 _BY_SPARK = re.compile(r"part-(?P<number>\d{5,})-[0-9a-f-]{36}(?P<rest>[-_.].+)")
 _NEW, _REPLACED = "result-", "replaced"

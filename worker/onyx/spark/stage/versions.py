@@ -16,12 +16,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from onyx.base.path_names import path_name
+from onyx.base.structs import prepared, stored
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.path_names import path_name
 from onyx.plugins.other_jobs import UpgradedJob
 from onyx.storage.interface import Location
-from onyx.structs import prepared, stored
 
 NOTE = "_onyx.json"
 """Beside the parts of a job. Readers of Parquet folders leave such names out."""

@@ -13,11 +13,11 @@ from functools import partial
 
 import msgspec
 
+from onyx.base.seams import Clock, SystemClock
 from onyx.errors import Blocked, Fenced, Unavailable, UserFunctionError, describe
 from onyx.keystate.extents import Number
 from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
 from onyx.plugins.protocol import SealProgress
-from onyx.seams import Clock, SystemClock
 from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.windows.plan import AGGREGATE, DUE, Plan
 from onyx.spark.windows.spool import Spool, least, new_result

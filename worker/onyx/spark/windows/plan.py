@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.model.kinds import Native
-from onyx.structs import prepared
 
 SHARD, EXTENT, LAST, SEQ = "shard", "extent", "last", "seq"
 FRESH, FIRES, DUE = "fresh", "fires", "due"

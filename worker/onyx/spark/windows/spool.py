@@ -20,6 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from onyx.base.structs import stored
 from onyx.errors import OnyxError, UserError
 from onyx.spark.result_names import SUFFIX
 from onyx.spark.target import Target, opened, target_in
@@ -27,7 +28,6 @@ from onyx.spark.windows.plan import COORDINATE, KEY_INT, SEQ
 from onyx.state.names import WINDOWS_BY_SPARK
 from onyx.storage.interface import Location
 from onyx.storage.opening import location_of
-from onyx.structs import stored
 
 RESULT = "r-"
 LIST = "_list.json"

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from onyx.base.runs import Numbers
 from onyx.codec.records import encode_records
 from onyx.flow.batch import EncodedRun, Segments
 from onyx.keystate.records import StatesRecord
 from onyx.operators.windowed.combining import folding_operator, states_of
 from onyx.program.program import Program
-from onyx.runs import Numbers
 from onyx.spark_query.folding.ordered import OrderedWindows
 from onyx.spark_query.folding.untracked import Untracked
 

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from onyx.base.seams import Clock
 from onyx.errors import UserError
 from onyx.flow.batch import Indices, Segments, joined
 from onyx.ids import TaskName
 from onyx.program.operator import Operator
-from onyx.seams import Clock
 from onyx.spark_query.folding.left import Left, Waiting
 from onyx.spark_query.rows import Row
 from onyx.windows.watermarks import Mark

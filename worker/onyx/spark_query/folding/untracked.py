@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onyx.base.seams import Clock
 from onyx.flow.batch import Batch
 from onyx.keystate.groups import Shards
 from onyx.ledger.applied import Mask, without
-from onyx.seams import Clock
 
 
 class Untracked:

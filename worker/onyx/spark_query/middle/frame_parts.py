@@ -11,10 +11,10 @@ from typing import BinaryIO
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.flow.batch import Segments, format_of
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
 from onyx.storage.interface import Location
-from onyx.structs import prepared
 
 PART_BYTES_MAX = 134_217_728
 PART_SEGMENTS_MAX = 1_000_000

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from onyx.path_names import staged_name
+from onyx.base.path_names import staged_name
+from onyx.base.structs import UNREADABLE, prepared, stored
 from onyx.storage.objects.urls import ObjectUrl
-from onyx.structs import UNREADABLE, prepared, stored
 
 _BEGIN = b'{"key":'
 

@@ -10,10 +10,10 @@ import re
 
 import msgspec
 
+from onyx.base.path_names import climbs
 from onyx.errors import UserError
 from onyx.model.locations import HINT, carries_credentials
 from onyx.model.report import show
-from onyx.path_names import climbs
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")

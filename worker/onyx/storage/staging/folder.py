@@ -23,9 +23,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from onyx.base.path_names import path_name, staged_name
 from onyx.errors import Fenced, InvariantViolated
 from onyx.ids import GroupId
-from onyx.path_names import path_name, staged_name
 from onyx.storage.rooted import opened, remove_tree
 from onyx.storage.staging.interface import STAGING, Token, Writer
 from onyx.storage.staging.output_folder import OutputFolder, exists

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
 
+from onyx.base.path_names import staged_begin
 from onyx.errors import Fenced, OnyxError, UserError
 from onyx.ids import GroupId
-from onyx.path_names import staged_begin
 from onyx.storage.objects.bucket import Bucket
 from onyx.storage.objects.connection import ObjectMissing
 from onyx.storage.objects.notes import decode_note, encode_note, note_of

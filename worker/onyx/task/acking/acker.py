@@ -11,13 +11,13 @@ import math
 from collections import deque
 from collections.abc import Callable
 
+from onyx.base.runs import Numbers, Run, joined
+from onyx.base.seams import Clock
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
 from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import END_ROOTS
 from onyx.ledger.returns import Trees
-from onyx.runs import Numbers, Run, joined
-from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.returning import Returning
 from onyx.task.channels.wiring import Site

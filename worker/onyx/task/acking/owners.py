@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from onyx.base.runs import Numbers
 from onyx.ids import JobId, TaskName
 from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT, cut
 from onyx.replica.dealt_partitions import rank_of
 from onyx.replica.state import Replica
-from onyx.runs import Numbers
 from onyx.task.channels.wiring import Site
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from onyx.base.runs import Numbers, array_of
 from onyx.flow.batch import Mask
 from onyx.ids import JobId, TaskName
 from onyx.ledger.lineage import PARTITION_SHIFT, partitions_of
 from onyx.model.job import Job
 from onyx.model.requests import requested_tasks
 from onyx.replica.state import Replica
-from onyx.runs import Numbers, array_of
 
 
 class Requested:

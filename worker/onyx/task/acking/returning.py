@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from onyx.base.runs import Numbers, Run, array_of
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.returns import Trees, add_tree, without_values
-from onyx.runs import Numbers, Run, array_of
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
 from onyx.transport.interface import Transport

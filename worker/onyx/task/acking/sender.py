@@ -8,11 +8,11 @@ idle. Otherwise the completions that follow would cost a message between process
 
 from __future__ import annotations
 
+from onyx.base.runs import Numbers, Run, follow, joined
+from onyx.base.seams import Clock
 from onyx.ledger.acker import acker_of_root, split_by_acker
 from onyx.ledger.lineage import fold
 from onyx.ledger.returns import Parts, Trees, add_tree
-from onyx.runs import Numbers, Run, follow, joined
-from onyx.seams import Clock
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.transport.interface import Transport
 

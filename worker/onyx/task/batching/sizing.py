@@ -36,7 +36,7 @@ from __future__ import annotations
 from onyx.codec.segments import bytes_each
 from onyx.flow.batch import Segments, format_of
 from onyx.model.job import CatalogEntry
-from onyx.recorder import ROOTS_MAX
+from onyx.telemetry.recorder import ROOTS_MAX
 
 FIRST_EXPONENT = 7
 """A task begins with batches of 128 segments."""

@@ -6,7 +6,7 @@ Time during which a destination refuses is no work: it is reported as back-press
 
 from __future__ import annotations
 
-from onyx.seams import Clock
+from onyx.base.seams import Clock
 from onyx.telemetry.catalog import BACKPRESSURED_SECONDS
 from onyx.telemetry.interface import TaskMetrics
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onyx.base.on_demand import OnDemand
+from onyx.base.runs import taken
 from onyx.codec.records import encode_records
 from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Batch
@@ -22,8 +24,6 @@ from onyx.flow.predicates import Resolve
 from onyx.ledger.lineage import any_retried
 from onyx.model.job import Job
 from onyx.model.workflow import children
-from onyx.on_demand import OnDemand
-from onyx.runs import taken
 from onyx.task.channels.dealing import Groupings, put_to_child, slots_of
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import ChildTask, Site

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onyx.base.runs import array_of
 from onyx.flow.batch import U64, Batch, Indices
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.groups.keys import slots_of_shards
 from onyx.ledger.lineage import mix
-from onyx.runs import array_of
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import ChildTask
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec import field
 
+from onyx.base.runs import Numbers
+from onyx.base.seams import Clock
 from onyx.flow.batch import Batch, by_format
 from onyx.ids import PeerId, TaskName
-from onyx.runs import Numbers
-from onyx.seams import Clock
 from onyx.transport.interface import Control, Delivery
 
 LEFT_MAX = 8_192

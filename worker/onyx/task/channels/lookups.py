@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.seams import Clock
 from onyx.codec.lookups import decode_states, key_pieces
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
 from onyx.joins.kept import Kept
 from onyx.keystate.groups import Shards
-from onyx.seams import Clock
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Found, LookUp

@@ -17,10 +17,10 @@ from collections.abc import Container
 
 import msgspec
 
+from onyx.base.runs import Numbers
 from onyx.errors import UserError
 from onyx.flow.batch import Batch
 from onyx.ids import TaskName
-from onyx.runs import Numbers
 from onyx.task.channels.wiring import ChildTask, Site, Wiring
 from onyx.transport.interface import Channel, Control, Partial, Sendable, Transport
 

@@ -13,9 +13,9 @@ import hashlib
 
 import numpy as np
 
+from onyx.base.runs import Numbers
 from onyx.ids import PeerId
 from onyx.ledger.lineage import END_ROOT, END_ROOTS
-from onyx.runs import Numbers
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import field
 
+from onyx.base.runs import Numbers
 from onyx.flow.groups.checks import GroupChecks
 from onyx.ledger.returns import Trees
 from onyx.program.answering import NOBODY, Answering
-from onyx.runs import Numbers
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.edges import Edges

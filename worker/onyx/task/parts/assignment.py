@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from onyx.base.seams import Clock
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.replica.command import Command
 from onyx.replica.state import JobRun, Replica
-from onyx.seams import Clock
 from onyx.task.background import Background
 from onyx.task.services import Services
 from onyx.task.table import Kind

@@ -7,10 +7,10 @@ from collections import deque
 import msgspec
 from msgspec import field
 
+from onyx.base.seams import Clock
 from onyx.flow.batch import Batch
 from onyx.ids import PeerId
 from onyx.program.batch_work import BatchWork
-from onyx.seams import Clock
 from onyx.task.batching.timer import BatchTimer
 from onyx.transport.interface import Control, Partial
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.seams import Clock
+from onyx.base.seams import Clock
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work

@@ -5,7 +5,6 @@ from __future__ import annotations
 from onyx.flow.batch import as_given, as_shown
 from onyx.program.phases import Phase
 from onyx.program.program import Program
-from onyx.recorder import ROOTS_MAX
 from onyx.task.batch_task import BatchTask
 from onyx.task.options import follow_options
 from onyx.task.parts.work import Work
@@ -14,6 +13,7 @@ from onyx.task.phases.intake import read, take_kept
 from onyx.task.retrying import suspects
 from onyx.task.stateful.upkeep import blocked
 from onyx.task.table import ADVANCED, Answer
+from onyx.telemetry.recorder import ROOTS_MAX
 
 
 def before_batch(program: Program) -> Answer:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onyx.base.runs import Numbers, array_of, taken
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.ledger.hop import Hop
-from onyx.runs import Numbers, array_of, taken
 from onyx.task.parts.allocation import Allocation
 from onyx.transport.interface import Transport
 

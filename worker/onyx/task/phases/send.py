@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onyx.base.runs import array_of, taken
 from onyx.codec.returns import size_bytes
 from onyx.flow.batch import Batch, copies_of
 from onyx.flow.laps import laps_of
@@ -17,7 +18,6 @@ from onyx.ledger.returns import no_value, part_of
 from onyx.program.phases import Phase
 from onyx.program.program import goes_on_in_trees
 from onyx.program.route import route_emitted
-from onyx.runs import array_of, taken
 from onyx.task.channels.combining import put_combined
 from onyx.task.channels.dealing import put_to_child
 from onyx.task.channels.wiring import ChildTask

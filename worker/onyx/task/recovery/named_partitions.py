@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from onyx.base.structs import stored
 from onyx.ids import JobId, TaskName
 from onyx.log.interface import LogReader
 from onyx.log.job_documents import RESTORE_LOG
 from onyx.replica.state import Partitions, Replica
-from onyx.structs import stored
 
 
 def named_partitions(

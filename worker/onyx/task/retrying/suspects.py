@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from onyx.base.runs import array_of
 from onyx.errors import PoisonSegment
 from onyx.flow.batch import U64, Batch, Indices
 from onyx.flow.leaves import Leaves
@@ -23,12 +24,11 @@ from onyx.ids import JobId
 from onyx.ledger.lineage import partitions_of, positions_of
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
-from onyx.recorder import ROOTS_MAX
 from onyx.replica import losses
 from onyx.replica.state import Replica, Run
-from onyx.runs import array_of
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.work import Work
+from onyx.telemetry.recorder import ROOTS_MAX
 
 TOO_LARGE = 1.5
 """A batch is split that has more segments than the task wants by this factor."""

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
+from onyx.base.runs import Numbers, array_of, joined, taken
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.apply import Leaves
 from onyx.flow.batch import Batch, chosen_by
@@ -25,7 +26,6 @@ from onyx.keystate.records import StagedOutput
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
-from onyx.runs import Numbers, array_of, joined, taken
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.collector import Collector
 from onyx.state.recovery import Recovered

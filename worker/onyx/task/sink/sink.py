@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onyx.base.runs import Numbers, taken
 from onyx.flow.batch import Indices, Segments
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ids import GroupId
@@ -22,7 +23,6 @@ from onyx.plugins.other_jobs import FollowedOutput, UpgradedJob
 from onyx.plugins.protocol import Commit, OneResultOutput, Output, Token, TransactionalOutput
 from onyx.program.writer import Writer
 from onyx.replica.commands.seal_output import PARTS_MAX
-from onyx.runs import Numbers, taken
 
 
 class _Written(NamedTuple):

@@ -7,11 +7,11 @@ positions, watermarks and accounts are concerned: whoever takes over reads it ag
 
 from __future__ import annotations
 
+from onyx.base.seams import Clock
 from onyx.flow.mixed import Read, of_runs, runs_of
 from onyx.plugins.protocol import Around, Cursor
 from onyx.plugins.segment_runs import SegmentRuns
 from onyx.program.reading.segments_reader import SegmentsReader
-from onyx.seams import Clock
 
 
 class FilledReader(Around):

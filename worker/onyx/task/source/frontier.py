@@ -16,13 +16,13 @@ from concurrent.futures import Future
 import msgspec
 from msgspec.structs import replace
 
+from onyx.base.structs import prepared
 from onyx.errors import Unavailable
 from onyx.ids import JobId, TaskName
 from onyx.log import job_documents
 from onyx.log.interface import Document
 from onyx.log.job_documents import decoded
 from onyx.plugins.protocol import START, Cursor
-from onyx.structs import prepared
 from onyx.task.services import Services
 
 CONFLICTS_MAX = 5

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from onyx.base.seams import Clock
 from onyx.ledger.lineage import source_number
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import RetryDelay
@@ -15,7 +16,6 @@ from onyx.model.plugins import returns_failures
 from onyx.plugins.journalled.owning import AckedReader
 from onyx.plugins.protocol import Input
 from onyx.program.reading.segments_reader import plugin_reader
-from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore

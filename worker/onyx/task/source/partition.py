@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 from msgspec import field
 
+from onyx.base.runs import Numbers, array_of, taken
+from onyx.base.seams import Clock
 from onyx.flow.batch import Batch
 from onyx.flow.mixed import Mixed, Read, pieces_of, take_of_read
 from onyx.ledger.lineage import ids_of, positions_of, run_of_ids
@@ -27,8 +29,6 @@ from onyx.model.job import CatalogEntry
 from onyx.plugins.journalled.owning import AckedReader, DrainingReader
 from onyx.plugins.protocol import Input
 from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
-from onyx.runs import Numbers, array_of, taken
-from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore

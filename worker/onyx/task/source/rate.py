@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container
 
+from onyx.base.seams import Clock
 from onyx.ledger.token_bucket import TokenBucket
-from onyx.seams import Clock
 
 RESERVED_S = 2.0
 """Reserved ahead under a limit: as much as may be read between two saves by time."""

@@ -6,12 +6,12 @@ hook pays for looking which positions are meant.
 
 from __future__ import annotations
 
+from onyx.base.runs import Numbers, array_of
 from onyx.errors import contained
 from onyx.flow.batch import Batch
 from onyx.ledger.lineage import partitions_of, positions_of
 from onyx.program.failure import Failure
 from onyx.program.program import Program
-from onyx.runs import Numbers, array_of
 from onyx.task.source.source import Source
 
 

@@ -9,6 +9,8 @@ from collections.abc import Collection
 import numpy as np
 from msgspec.structs import replace
 
+from onyx.base.runs import Numbers, array_of, joined
+from onyx.base.seams import Clock
 from onyx.flow.batch import U64, Batch
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ledger.holds import Holds
@@ -21,8 +23,6 @@ from onyx.plugins.protocol import Input
 from onyx.program.reading.bad_records import BadRecords
 from onyx.program.reading.event_times import SourceTimes
 from onyx.program.reading.segments_reader import plugin_reader
-from onyx.runs import Numbers, array_of, joined
-from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.opening import Opener, window_of

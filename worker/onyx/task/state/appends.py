@@ -11,9 +11,9 @@ from concurrent.futures import Future
 
 import msgspec
 
+from onyx.base.seams import Clock
 from onyx.errors import Fenced, Unavailable
 from onyx.keystate.records import Files
-from onyx.seams import Clock
 from onyx.state.chunks import Chunk
 from onyx.state.collector import Collector
 from onyx.state.log import StateLog

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from onyx.base.runs import Numbers, joined, taken
 from onyx.ledger.applied import Applied, Mask, without
 from onyx.ledger.lineage import any_retried, first_attempts
-from onyx.runs import Numbers, joined, taken
 from onyx.task.state.chunks import NO_COLUMNS, Columns
 
 

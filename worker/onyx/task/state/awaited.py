@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onyx.base.runs import Numbers, array_of
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts
-from onyx.runs import Numbers, array_of
 
 
 class Awaited:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from onyx.base.runs import Numbers
+from onyx.base.seams import Clock
 from onyx.keystate.records import Record
-from onyx.runs import Numbers
-from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.state.chunks import EmittedRun, ShardChange
 from onyx.task.state.runs import Placed

@@ -17,6 +17,9 @@ import msgspec
 import numpy as np
 from msgspec import field
 
+from onyx.base.runs import Numbers
+from onyx.base.runs import joined as one_column
+from onyx.base.seams import Clock
 from onyx.flow.batch import Batch, Segments, format_of, joined, take
 from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import (
@@ -28,9 +31,6 @@ from onyx.ledger.lineage import (
 )
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
-from onyx.runs import Numbers
-from onyx.runs import joined as one_column
-from onyx.seams import Clock
 from onyx.task.state.runs import Placed, Run, SentRuns, gathered
 
 IN_FLIGHT_A_SHARD_MAX = 8_192

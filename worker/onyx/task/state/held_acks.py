@@ -22,10 +22,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import numpy as np
 
+from onyx.base.runs import Numbers, array_of
 from onyx.flow.batch import U64
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX
 from onyx.ledger.returns import Parts, Trees, without_values
-from onyx.runs import Numbers, array_of
 from onyx.task.state.appends import Append
 from onyx.task.state.chunks import Columns
 from onyx.task.state.emissions import Emissions, Span

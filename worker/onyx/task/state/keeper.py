@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
+from onyx.base.runs import Numbers, array_of
+from onyx.base.seams import Clock
 from onyx.flow.batch import EncodedRun, Segments
 from onyx.keystate.groups import Shards
 from onyx.keystate.pages import Pages
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
-from onyx.runs import Numbers, array_of
-from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.task.state.appends import Append, Appends
 from onyx.task.state.applied_ids import Tracked

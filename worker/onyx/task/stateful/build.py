@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onyx.base.on_demand import OnDemand
 from onyx.keystate.groups import Shards
 from onyx.model.requests import asked_for
 from onyx.model.workflow import loop_of
-from onyx.on_demand import OnDemand
 from onyx.operators.context import OperatorContext
 from onyx.operators.table import operator_of
 from onyx.program.definition import Definition

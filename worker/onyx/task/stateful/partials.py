@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from onyx.base.runs import Numbers, taken
 from onyx.codec.records import decode_records
+from onyx.functions.retry import RETRIES_MAX
 from onyx.keystate.records import StatesRecord
 from onyx.ledger.applied import repeats_of
-from onyx.retry import RETRIES_MAX
-from onyx.runs import Numbers, taken
 from onyx.task.parts.work import Work
 from onyx.task.state.keeper import StateKeeper
 from onyx.transport.interface import Partial

@@ -12,13 +12,13 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
+from onyx.base.path_names import is_path_name
+from onyx.base.runs import Numbers
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.codec.returns import decode_returns
 from onyx.errors import SegmentError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.path_names import is_path_name
-from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames.checksum import CHECKSUM_BYTES, CHECKSUM_TAG, checksum
 from onyx.transport.frames.packets import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pyarrow as pa
 
+from onyx.base.runs import Numbers
 from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
-from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control
 from onyx.transport.lookups import Found, LookUp

@@ -1,0 +1,55 @@
+"""What is imported on demand is there, and no worker process imports it before."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onyx.base.on_demand import ModuleOnDemand, OnDemand
+from onyx.processes.forking import WORKER
+
+ENGINE = Path(__file__).parents[2] / "worker" / "onyx"
+PATH = re.compile(r'OnDemand\("(onyx\.[\w.]+:\w+)"\)')
+PATHS = sorted({each for file in ENGINE.rglob("*.py") for each in PATH.findall(file.read_text())})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_is_loaded_on_demand_is_there(path: str) -> None:
+    thing: object = OnDemand(path).load()
+
+    assert callable(thing)
+
+
+OF_SOME_WORKERS = (
+    *("pyarrow.compute", "pyarrow.csv", "pyarrow.fs", "pyarrow.parquet"),
+    *("click", "http.server", "multiprocessing.process", "prometheus_client", "uvicorn"),
+)
+"""Packages that are needed for columns, requests over HTTP and metrics."""
+
+
+def test_a_worker_process_has_nothing_on_demand_at_its_start() -> None:
+    """Also when it reads and writes rows of files as dicts."""
+    files = "onyx.plugins.files.input, onyx.plugins.files.output"
+    code = f"import json, sys, {WORKER}, {files}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
+
+    assert "onyx.task.batches" in loaded
+    assert [path for path in PATHS if path.partition(":")[0] in loaded] == []
+    assert [name for name in OF_SOME_WORKERS if name in loaded] == []
+
+
+def test_names_of_a_module_on_demand_are_those_of_the_module() -> None:
+    text = ModuleOnDemand("string")
+
+    assert text.digits is string.digits
+    with pytest.raises(AttributeError, match="nothing"):
+        text.nothing  # noqa: B018
+    assert copy.copy(text).digits is string.digits

@@ -1,0 +1,49 @@
+"""The head of a request: whatever a stranger sends, it is understood or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onyx.gateway.asked import Asked, asked_by
+from onyx.gateway.replies import rejection
+from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S_MAX
+from onyx.serving.replies import Rejected
+
+NAMES = st.sampled_from(
+    [b"content-type", b"authorization", b"idempotency-key", b"content-length", b"x-other"]
+)
+VALUES = st.one_of(
+    st.binary(max_size=40),
+    st.sampled_from([b"application/json", b"Bearer x", b"7", b'"k"', b";;=;", b"9" * 5_000]),
+)
+QUERIES = st.one_of(
+    st.binary(max_size=30),
+    st.sampled_from([b"ack=ack", b"timeout=1", b"&&", b"=", b"ack=ack&" * 40]),
+)
+PATHS = st.one_of(st.binary(max_size=30), st.sampled_from([b"/jobs/a/b", b"/jobs/%zz/%00"]))
+
+
+def understood(scope: dict[str, Any]) -> Asked | Rejected:
+    try:
+        return asked_by(scope)
+    except Rejected as rejected:
+        return rejected
+
+
+@given(PATHS, QUERIES, st.lists(st.tuples(NAMES, VALUES), max_size=6), st.text(max_size=6))
+def test_any_head_is_understood_or_refused(
+    path: bytes, query: bytes, headers: list[tuple[bytes, bytes]], method: str
+) -> None:
+    for each in (method, "POST"):
+        scope = {"method": each, "raw_path": path, "query_string": query, "headers": headers}
+        asked = understood(scope)
+        if isinstance(asked, Rejected):
+            assert 400 <= rejection(asked).code < 500
+        else:
+            assert asked.job
+            assert len(asked.id) <= ID_CHARACTERS_MAX
+            assert 0 < asked.timeout_s <= TIMEOUT_S_MAX
+            assert asked.token is None or asked.token

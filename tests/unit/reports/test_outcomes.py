@@ -1,0 +1,81 @@
+"""What is said of segments that did not go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from onyx.model.job import CatalogEntry, Job
+from onyx.reports.outcomes import TaskTotals, remarks
+
+JOB = Job(
+    "j",
+    (("read", "f"), ("f", "out"), ("f", "bad")),
+    (CatalogEntry("f", "function", fn="m:f", dead_letter="bad"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("totals", "lines"),
+    [
+        (TaskTotals(1999, 1999), []),
+        (
+            TaskTotals(1999, 0, dead_letters=1999, first_dead_letter="KeyError: 'id' (shop.py, 3)"),
+            ["1,999 of 1,999 segments of f went to bad; first error: KeyError: 'id' (shop.py, 3)"],
+        ),
+        (
+            TaskTotals(10, 10, unmatched=4, first_unmatched="the first has no key 'x'"),
+            [
+                "4 of 10 segments of f matched no flow condition and went nowhere; "
+                "the first has no key 'x'"
+            ],
+        ),
+        (TaskTotals(10, 10, late=1), ["1 segment of f came late and counted in no window"]),
+        (TaskTotals(0, 0, dead_letters=3), ["3 of 3 segments of f went to bad"]),
+    ],
+)
+def test_each_way_not_to_go_on_has_a_line(totals: TaskTotals, lines: list[str]) -> None:
+    assert remarks(JOB, {"f": totals, "elsewhere": TaskTotals(1, dead_letters=1)}) == lines
+
+
+@pytest.mark.parametrize(
+    ("read", "lost", "about"),
+    [
+        (TaskTotals(), False, ""),
+        (TaskTotals(retried=1), False, "about "),
+        (TaskTotals(taken_over=1), False, "about "),
+        (TaskTotals(), True, "about "),
+    ],
+)
+def test_a_count_that_may_not_be_exact_says_so(read: TaskTotals, lost: bool, about: str) -> None:
+    job = Job(JOB.name, JOB.workflow, (CatalogEntry("read", "input", plugin="p"), *JOB.catalog))
+    found = remarks(job, {"f": TaskTotals(5, dead_letters=3), "read": read}, lost)
+    assert found == [f"{about}3 of 5 segments of f went to bad"]
+
+
+QUEUE = CatalogEntry(
+    "read", "input", plugin="redis", options={"mode": "native", "onFailure": "source"}
+)
+REQUESTS = CatalogEntry("take", "input", plugin="requests")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "who"),
+    [
+        ((REQUESTS,), "as the answers to their requests say"),
+        ((QUEUE,), "as their queue has heard"),
+        ((QUEUE, REQUESTS), "as their queue has heard, or the answers to their requests say"),
+    ],
+)
+def test_it_is_said_who_has_heard_of_a_failure(inputs: tuple[CatalogEntry, ...], who: str) -> None:
+    job = Job("j", JOB.workflow, (*inputs, *JOB.catalog))
+    its = TaskTotals(5, 4, answered=1, first_answered="KeyError: 'id'")
+    assert remarks(job, {"f": its}) == [
+        f"1 of 5 segments of f failed, {who}; first error: KeyError: 'id'"
+    ]
+
+
+def test_totals_add_up_and_keep_what_was_first() -> None:
+    one = TaskTotals(5, 4, dead_letters=1, first_dead_letter="a")
+    both = one + TaskTotals(2, 2, dead_letters=2, first_dead_letter="b")
+    assert (both.segments_in, both.dead_letters, both.first_dead_letter) == (7, 3, "a")
+    assert both.since(one).dead_letters == 2

@@ -1,0 +1,1 @@
+"""What functions of users may say of their segments."""

@@ -1,0 +1,249 @@
+"""The inputs that take requests, by job and task, with the owner of each partition."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from onyx.base.seams import Clock
+from onyx.ids import GroupId, JobId, TaskName
+from onyx.log.interface import LogReader
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.parsing.mapping import stored_job
+from onyx.model.plugins import takes_requests
+from onyx.model.report import listed
+from onyx.replica.dealt_partitions import rank_of
+from onyx.replica.jobs import has_completed
+from onyx.replica.naming import jobs_called
+from onyx.replica.scheduling.explain import why_waiting
+from onyx.replica.state import Replica
+from onyx.requests.request import Answer, Status, not_final
+from onyx.task.channels.wiring import sites_of
+
+JOBS_MAX = 256
+"""Manifests that are remembered."""
+STOPPED_RETRY_S = 1.0
+STARTING_RETRY_S = 0.1
+LOOK_INTERVAL_S = 0.2
+"""Between two looks at the log for a job that nobody knows here: strangers may ask."""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The worker that owns a partition."""
+
+    group: GroupId
+    address: str
+
+
+class RequestInput(msgspec.Struct, frozen=True):
+    """An input of a running job that takes requests."""
+
+    job: JobId
+    entry: CatalogEntry
+    ack_returns: tuple[str, ...] = ()
+    """What functions of the job may give back."""
+    follows: bool = False
+    """Whether the job has come in the place of another one."""
+    job_name: str = ""
+
+    @property
+    def task(self) -> TaskName:
+        """Its name."""
+        return TaskName(self.entry.name)
+
+    @property
+    def partition_key(self) -> str | None:
+        """Segments with the same value of it go to the same partition."""
+        return self.entry.options.get("partitionKey")
+
+
+class RequestInputs:
+    """What a replica and the manifests say. `find` may block on ZooKeeper; from one thread."""
+
+    def __init__(self, replica: Callable[[], Replica], log: LogReader, clock: Clock) -> None:
+        self._replica = replica
+        self._log = log
+        self._clock = clock
+        self._next_look_s = -math.inf
+        """When the log may be asked again whether it has more."""
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._found: tuple[object, dict[tuple[str, str], RequestInput]] = ((), {})
+        """Inputs as clients name them, as long as exactly these jobs run."""
+
+    def known(self, job: str, task: str) -> RequestInput | None:
+        """The input, if nothing has to be read from ZooKeeper to find it; None: ask `find`."""
+        jobs, inputs = self._found
+        if jobs is self._replica().jobs and (job, task) in inputs:
+            return inputs[job, task]
+        digest = self._replica().digest_of(JobId(job))
+        found = self._jobs.get(digest or "")
+        if found is None or JobId(job) not in self._replica().jobs:
+            return None
+        input_ = self._input(JobId(job), found, task)
+        return input_ if isinstance(input_, RequestInput) else None
+
+    def find(self, job: str, task: str, is_new: bool) -> RequestInput | Answer:
+        """The input, or the answer that there is none. Of a job that has ended, the input of the
+        job that upgrades it.
+
+        Args:
+            is_new: whether no journal can have the request. The answer to another one is not final
+                while a journal may have it.
+        """
+        replica = self._replica()
+        named = jobs_called(replica, job, partial(self._name, replica))
+        running = [*filter(None, map(partial(_in_place_of, replica), named))]
+        if not named:
+            return self.unheard_of(job, is_new)
+        if not running:
+            ended = Answer(Status.UNKNOWN, self._ended(replica, named[0]), STOPPED_RETRY_S)
+            return ended if is_new else not_final(ended)
+        if len(running) > 1:
+            reason = f"{job} may be any of {len(running)} jobs: give the id: {listed(running)}"
+            several = Answer(Status.INVALID, reason, STOPPED_RETRY_S)
+            return several if is_new else not_final(several)
+        manifest = self._manifest(replica, running[0])
+        if manifest is None:
+            return Answer(Status.UNKNOWN, f"there is no job {job!r}")
+        input_ = self._input(running[0], manifest, task)
+        if isinstance(input_, RequestInput):
+            self._remember(replica, job, task, input_)
+            return input_
+        # A job of before may have had the input, with a journal.
+        is_new = is_new or replica.upgrades(running[0]) is None
+        return input_ if is_new else not_final(input_)
+
+    def of(self, job: str) -> list[RequestInput] | None:
+        """The inputs of all jobs that a client may mean, of those that have ended too; None: there
+        is no such job."""
+        replica = self._replica()
+        found = []
+        named = jobs_called(replica, job, partial(self._name, replica))
+        for each in named:
+            manifest = self._manifest(replica, each)
+            if manifest is not None:
+                found += [self._input_of(each, manifest, entry) for entry in _taking(manifest)]
+        return found if named else None
+
+    def unheard_of(self, job: str, is_new: bool) -> Answer:
+        """The answer when no job is named so, as far as this worker has read, or when whoever asks
+        may not know of it."""
+        replica = self._replica()
+        now_s, reason = self._clock.monotonic_s(), f"there is no job {job!r}"
+        may_look = now_s >= self._next_look_s
+        if may_look:
+            self._next_look_s = now_s + LOOK_INTERVAL_S
+        if self._log.read(replica.version, 1) if may_look else not is_new:
+            return Answer(Status.UNAVAILABLE, f"{reason} yet", STARTING_RETRY_S)
+        return Answer(Status.UNKNOWN, reason)
+
+    def _remember(self, replica: Replica, job: str, task: str, found: RequestInput) -> None:
+        jobs, inputs = self._found
+        if jobs is not replica.jobs or len(inputs) >= JOBS_MAX:
+            inputs = {}
+            self._found = (replica.jobs, inputs)
+        inputs[job, task] = found
+
+    def stopped(self, found: RequestInput) -> Answer | None:
+        """Why the input takes nothing until somebody does something; None: it does."""
+        if self._replica().run(found.job).suspended:
+            return Answer(Status.UNAVAILABLE, f"job {found.job} is suspended", STOPPED_RETRY_S)
+        return None
+
+    def ended(self, found: RequestInput) -> bool:
+        """Whether the job has ended: `find` gives the one that has taken its place."""
+        return not _runs(self._replica(), found.job)
+
+    def drains(self, found: RequestInput) -> bool:
+        """Whether the job takes nothing new, and processes what it has."""
+        return self._replica().run(found.job).draining
+
+    def waits(self, found: RequestInput) -> Answer | None:
+        """Why the input takes nothing for a moment; None: it does."""
+        replica, job = self._replica(), found.job
+        if not replica.run(job).allocation.get(found.task):
+            why = why_waiting(replica, job) or "no peer works on it now"
+            return Answer(Status.UNAVAILABLE, f"job {job} waits: {why}", STOPPED_RETRY_S)
+        if found.task not in replica.partitions(job):
+            return Answer(Status.UNAVAILABLE, f"job {job} is starting", STARTING_RETRY_S)
+        return None
+
+    def partitions(self, found: RequestInput) -> int:
+        """How many the input has, when it does not wait."""
+        return self._replica().partitions(found.job)[found.task].count
+
+    def versions(self, found: RequestInput) -> list[JobId]:
+        """The job of an input and those that it upgraded, the newest first."""
+        replica, versions = self._replica(), [found.job]
+        while (old := replica.upgrades(versions[-1])) is not None and old not in versions:
+            versions.append(old)
+        return versions
+
+    def owner(self, found: RequestInput, partition: int) -> Owner:
+        """The worker that owns a partition, when the input does not wait."""
+        replica = self._replica()
+        sites = sites_of(replica, found.job, found.task)
+        site = sites[rank_of(partition, self.partitions(found), len(sites))]
+        return Owner(site.group, str(replica.peer_sites[site.peer].get("address", "")))
+
+    def _ended(self, replica: Replica, job: JobId) -> str:
+        """What is said of a request for a job that has ended."""
+        if has_completed(replica, job):
+            return f"job {job} has completed: all that was in its journals is processed"
+        return (
+            f"job {job} was killed: what is in its journals is processed by the job that upgrades "
+            "it (onyx submit --upgrade)"
+        )
+
+    def _name(self, replica: Replica, job: JobId) -> str:
+        manifest = self._manifest(replica, job)
+        return "" if manifest is None else manifest.name
+
+    def _manifest(self, replica: Replica, job: JobId) -> Job | None:
+        digest = replica.digest_of(job)
+        if digest is None:
+            return None
+        if digest not in self._jobs:
+            self._jobs[digest] = stored_job(self._log.get_chunk(digest), job)
+            if len(self._jobs) > JOBS_MAX:
+                self._jobs.popitem(last=False)
+        return self._jobs[digest]
+
+    def _input_of(self, job_id: JobId, job: Job, entry: CatalogEntry) -> RequestInput:
+        follows = self._replica().upgrades(job_id) is not None
+        return RequestInput(job_id, entry, tuple(sorted(job.ack_returns)), follows, job.name)
+
+    def _input(self, job_id: JobId, job: Job, task: str) -> RequestInput | Answer:
+        taking = _taking(job)
+        for entry in taking:
+            if entry.name == task or (not task and len(taking) == 1):
+                return self._input_of(job_id, job, entry)
+        names = ", ".join(each.name for each in taking) or "none"
+        return Answer(
+            Status.UNKNOWN,
+            f"job {job_id} has no input {task!r} that takes requests; those that do: {names}",
+        )
+
+
+def _taking(job: Job) -> list[CatalogEntry]:
+    return [each for each in job.catalog if takes_requests(each.type, each.plugin)]
+
+
+def _runs(replica: Replica, job: JobId) -> bool:
+    record = replica.records.get(job)
+    return record is not None and record.run is not None
+
+
+def _in_place_of(replica: Replica, job: JobId) -> JobId | None:
+    """The job itself, if it runs; or one that goes on with its journals; None: nobody does."""
+    line = {job}
+    while line:
+        running = sorted(each for each in line if _runs(replica, each))
+        if running:
+            return running[0]
+        line = {each for each, record in replica.records.items() if record.upgrades in line}
+    return None

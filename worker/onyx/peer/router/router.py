@@ -1,0 +1,375 @@
+"""Takes requests of clients to the partitions that they belong to, wherever these are owned.
+
+A client may ask any worker. This one finds the input, looks at the segments, and hands them to the
+mailbox of their partition here, or to the worker that owns it. While a job is allocated anew a
+partition has no owner for a moment; the router asks again until there is one or the time of the
+request is over. Each attempt is under the same id, so the segments are taken once.
+
+A request with a key may fall into parts. Its home, the partition of its id, gets the first part and
+knows the digest of the whole: when that is a conflict, nothing is taken.
+
+All of it runs on the event loop of the process: nothing here takes long (what does is `decoding`),
+and a request that waits costs no thread. The plain ones do without (`direct`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from onyx.base.seams import Clock, Randomness
+from onyx.errors import OnyxError, contained
+from onyx.flow.batch import Segments
+from onyx.gateway.loop import Loop
+from onyx.ids import GroupId
+from onyx.ledger.outcomes import NOTHING, failure_text
+from onyx.ledger.returns import Parts, put_together
+from onyx.peer.router.access import Access, InputTokens
+from onyx.peer.router.decoding import Decoding
+from onyx.peer.router.direct import DirectRequests
+from onyx.peer.router.held_writes import HeldWrites
+from onyx.peer.router.inputs import RequestInput, RequestInputs
+from onyx.peer.router.returned import Resolve, needs_user_code, with_values
+from onyx.peer.router.waiting import WaitingAnswers, timed_out
+from onyx.requests.append import Append, Form, Part, Payload
+from onyx.requests.caller import Caller
+from onyx.requests.content import Refused, payload_of
+from onyx.requests.desk import MOVES, Address, Desk
+from onyx.requests.request import Answer, Level, Request, Status, answered, not_final
+from onyx.requests.splitting import Portion, partition_of, parts_of
+from onyx.storage.interface import BlobStore
+from onyx.transport.interface import Transport
+
+logger = logging.getLogger("onyx.peer")
+
+AGAIN_FIRST_S = 0.02
+AGAIN_MAX_S = 0.5
+"""Between two attempts to find the owner of a partition."""
+OWNER_SOONER_S = 0.5
+STOP_TIMEOUT_S = 2.0
+ID_BITS = 128
+_ENDS = Answer(Status.UNAVAILABLE, "this worker leaves the cluster", AGAIN_MAX_S)
+
+
+class _Whole(msgspec.Struct, frozen=True):
+    """What all parts of a request have in common."""
+
+    input: RequestInput
+    id: str
+    digest: bytes
+    append: Append
+    split: bool = False
+    """Whether it falls into parts."""
+
+
+class RequestRouter:
+    """The requests that come to one process. `append` is safe from any thread."""
+
+    def __init__(
+        self,
+        inputs: RequestInputs,
+        desk: Desk,
+        transport: Transport,
+        background: Callable[[Callable[[], Any]], Future[Any]],
+        randomness: Randomness,
+        group: GroupId,
+        loop: Loop,
+        resolve: Resolve,
+        store: Callable[[], BlobStore],
+        clock: Clock,
+        tokens: InputTokens,
+    ) -> None:
+        """`store` opens where the state of the cluster is kept."""
+        self._inputs = inputs
+        self._access = Access(inputs, tokens, background)
+        self._desk = desk
+        self._transport = transport
+        self._background = background
+        self._randomness = randomness
+        self._group = group
+        self._loop = loop
+        self._resolve = resolve
+        self._stopped = False
+        self._clock = clock
+        self._active: set[asyncio.Task[Any]] = set()
+        """Answer a request."""
+        self._ended: set[asyncio.Task[Any]] = set()
+        """What `stop` ends is here too; whoever else cancels one has gone."""
+        self._decoding = Decoding()
+        self._writes = HeldWrites(inputs, store, clock, self._answer, self._decoding)
+        self._waiting = WaitingAnswers(loop, clock)
+        self._direct = DirectRequests(
+            inputs, self._access, desk, group, clock, self._waiting, self._routed, self._finished
+        )
+
+    def append(self, append: Append) -> Future[Answer]:
+        """The answer to a request, at the latest after the time that it gives."""
+        return self._direct.answer(append, self._new_id) or self._routed(append)
+
+    def _routed(self, append: Append) -> Future[Answer]:
+        loop = self._loop.running()
+        if loop is None:
+            return answered(_ENDS)
+        return asyncio.run_coroutine_threadsafe(self._on_loop(append), loop)
+
+    def stop(self) -> None:
+        """Answer nothing any more: whoever waits is told so."""
+        self._stopped = True
+        self._waiting.end(_ENDS)
+        loop = self._loop.running() if self._active else None
+        if loop is not None:
+            with contextlib.suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(self._end(), loop).result(STOP_TIMEOUT_S)
+        self._writes.stop()
+        self._decoding.stop()
+
+    # --- on the loop ----------------------------------------------------------------------------
+
+    async def find(
+        self, job: str, task: str, is_new: bool, caller: Caller
+    ) -> RequestInput | Answer:
+        """The input that a caller names, or the answer that there is none for it. `is_new`: no
+        journal can have the request."""
+        return _ENDS if self._stopped else await self._access.find(job, task, is_new, caller)
+
+    async def answer(self, append: Append) -> Answer:
+        """The answer to a request, at the latest after the time that it gives."""
+        direct = self._direct.answer(append, self._new_id)
+        if direct is not None:
+            return await asyncio.wrap_future(direct)
+        return await self._on_loop(append)
+
+    async def _on_loop(self, append: Append) -> Answer:
+        if self._stopped:
+            return _ENDS
+        task = asyncio.current_task()
+        assert task is not None, "runs on the loop"
+        self._active.add(task)
+        try:
+            return await self._answer(append)
+        except asyncio.CancelledError:
+            if task not in self._ended:
+                raise
+            task.uncancel()
+            return _ENDS
+        finally:
+            self._active.discard(task)
+            self._ended.discard(task)
+
+    async def _end(self) -> None:
+        self._ended |= self._active
+        for task in self._ended:
+            task.cancel()
+        if self._ended:
+            await asyncio.wait(list(self._ended))
+
+    async def _answer(self, append: Append) -> Answer:
+        last = _LastAnswer(self._clock.monotonic_s() + append.timeout_s)
+        try:
+            async with asyncio.timeout(append.timeout_s):
+                return await self._route(append, last)
+        except TimeoutError:
+            return timed_out(append.timeout_s, last.why())
+        except Refused as error:
+            refused = Answer(Status.INVALID, str(error), refused=error.rows)
+            return not_final(refused) if last.of_a_job_that_ended else refused
+        except OnyxError as error:
+            return Answer(Status.UNAVAILABLE, str(error), AGAIN_MAX_S)
+        except Exception as error:
+            logger.exception("a bug in Onyx: please report it")
+            return Answer(Status.UNAVAILABLE, f"a bug in Onyx: {contained(error)}", AGAIN_MAX_S)
+
+    async def _route(self, append: Append, last: _LastAnswer) -> Answer:
+        if append.part is not None:
+            return await self._deliver(append, append.part, last)
+        found = await self.find(append.job, append.task, append.is_new, append.caller)
+        if append.write is not None and not isinstance(found, Answer):
+            return await self._writes.answer(found, append, append.write)
+        id = append.id or self._new_id()
+        while not isinstance(found, Answer):
+            answer = await self._asked(found, append, id, last)
+            if answer is not None:
+                return answer
+            # What the job has taken of it is in its journals, which another one goes on with.
+            last.of_a_job_that_ended = True
+            found = await self.find(found.job, found.task, False, append.caller)
+        return not_final(found) if last.of_a_job_that_ended else found
+
+    async def _asked(
+        self, found: RequestInput, append: Append, id: str, last: _LastAnswer
+    ) -> Answer | None:
+        """The answer of an input to a whole request; None: its job has ended before."""
+        stopped = self._inputs.stopped(found) or self._inputs.waits(found)
+        if stopped is not None:
+            return None if self._inputs.ended(found) else stopped
+        segments, digest = await self._decoding.decoded(append.payload)
+        count = self._inputs.partitions(found)
+        home = partition_of(id, count)
+        parts = parts_of(segments, found.partition_key, home, count)
+        whole = _Whole(found, id, digest, append, len(parts) > 1)
+        if append.id and (whole.split or home not in parts):
+            taken = await self._registered(whole, home, parts, last)
+            if taken is None or not taken.status.reached:
+                return taken
+        sent = [self._part(whole, number, part.segments, last) for number, part in parts.items()]
+        answers = await asyncio.gather(*sent)
+        of_all = [
+            replace(each, outcomes=part.numbered(each.outcomes))
+            for each, part in zip(answers, parts.values(), strict=True)
+            if each is not None
+        ]
+        if len(of_all) < len(answers):
+            return None
+        answer = _together(of_all)
+        if count == 1:
+            answer = replace(answer, owner=self._elsewhere(found))
+        if answer.parts or answer.values_lost:
+            answer = await asyncio.wrap_future(self._finished(found, answer))
+        return answer
+
+    def _elsewhere(self, found: RequestInput) -> str:
+        """The worker that owns an input with one partition, if it is another one."""
+        if self._inputs.waits(found) is not None:
+            return ""
+        owner = self._inputs.owner(found, 0)
+        return "" if owner.group == self._group else owner.address
+
+    def _finished(self, found: RequestInput, answer: Answer) -> Future[Answer]:
+        """The answer with values; it takes a while where user code puts them together."""
+        finish = partial(with_values, answer, found.ack_returns, self._resolve)
+        return self._background(finish) if needs_user_code(answer.parts) else answered(finish())
+
+    def _new_id(self) -> str:
+        return f"{self._randomness.getrandbits(ID_BITS):032x}"
+
+    async def _registered(
+        self, whole: _Whole, home: int, parts: Mapping[int, Portion], last: _LastAnswer
+    ) -> Answer | None:
+        """Have the home of a request in parts know its id, before any other part is taken."""
+        first = replace(whole, append=replace(whole.append, level=Level.JOURNAL))
+        own = parts.get(home)
+        return await self._part(first, home, [] if own is None else own.segments, last)
+
+    async def _part(
+        self, whole: _Whole, partition: int, segments: Segments, last: _LastAnswer
+    ) -> Answer | None:
+        """Until somebody takes it; None: the job has ended before."""
+        wait_s = AGAIN_FIRST_S
+        while not self._inputs.ended(whole.input):
+            stopped = self._inputs.stopped(whole.input)
+            if stopped is not None:
+                return stopped
+            waits = self._inputs.waits(whole.input)
+            answer = waits or await self._once(whole, partition, segments, last)
+            if answer.status is not Status.UNAVAILABLE or self._inputs.drains(whole.input):
+                return answer
+            last.answer = answer
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, AGAIN_MAX_S)
+        return None
+
+    async def _once(
+        self, whole: _Whole, partition: int, segments: Segments, last: _LastAnswer
+    ) -> Answer:
+        owner = self._inputs.owner(whole.input, partition)
+        if owner.group == self._group:
+            payload = whole.append.payload
+            return await self._hand_over(whole, partition, segments, len(payload.data), last)
+        append = replace(
+            whole.append,
+            timeout_s=self._time_of_owner(last),
+            job=whole.input.job,
+            task=whole.input.task,
+            id=whole.id,
+            payload=_payload(whole, segments),
+            part=Part(partition, whole.digest),
+        )
+        return await asyncio.wrap_future(self._transport.forward(owner.address, append))
+
+    def _time_of_owner(self, last: _LastAnswer) -> float:
+        """The owner of a partition knows best why there is no answer, so its time ends sooner."""
+        left_s = max(0.001, last.ends_s - self._clock.monotonic_s())
+        return max(left_s - OWNER_SOONER_S, left_s / 2)
+
+    async def _deliver(self, append: Append, part: Part, last: _LastAnswer) -> Answer:
+        """A part that another worker has handed over, to this very job: whether it has ended, and
+        which job comes in its place, is for that worker to find."""
+        found = await self.find(append.job, append.task, False, append.caller)
+        if isinstance(found, Answer) and found.status is Status.UNAUTHENTICATED:
+            return found
+        if isinstance(found, Answer) or found.job != append.job:
+            return Answer(Status.UNAVAILABLE, MOVES, AGAIN_MAX_S)
+        segments: Segments = []
+        if append.payload.data:
+            segments, _ = await self._decoding.decoded(append.payload)
+        whole = _Whole(found, append.id, part.digest, append)
+        size_bytes = len(append.payload.data)
+        return await self._hand_over(whole, part.partition, segments, size_bytes, last)
+
+    async def _hand_over(
+        self,
+        whole: _Whole,
+        partition: int,
+        segments: Segments,
+        size_bytes: int,
+        last: _LastAnswer,
+    ) -> Answer:
+        address = Address(whole.input.job, whole.input.task, partition)
+        mailbox = self._desk.find(address)
+        if mailbox is None:
+            return Answer(Status.UNAVAILABLE, MOVES)
+        request = Request(whole.id, whole.digest, segments, whole.append.level, size_bytes)
+        last.obstacles.append(partial(mailbox.obstacle, whole.id))
+        return await asyncio.wrap_future(mailbox.offer(request))
+
+
+class _LastAnswer:
+    """What the last attempt was answered, and who may know more: why a request has timed out."""
+
+    def __init__(self, ends_s: float) -> None:
+        self.ends_s = ends_s
+        self.answer: Answer | None = None
+        self.of_a_job_that_ended = False
+        """Whether a job was asked that has ended since: its journals may have the request."""
+        self.obstacles: list[Callable[[], str]] = []
+
+    def why(self) -> str:
+        """Why there is no answer; empty: that is not known."""
+        known = next(filter(None, (each() for each in self.obstacles)), "")
+        return known or ("" if self.answer is None else self.answer.reason)
+
+
+def _payload(whole: _Whole, segments: Segments) -> Payload:
+    """The segments of a part; those of a whole request are encoded already."""
+    if not len(segments):
+        return Payload(Form.MSGPACK, b"")
+    return payload_of(segments) if whole.split else whole.append.payload
+
+
+def _together(answers: list[Answer]) -> Answer:
+    """The answer to a request in parts: what has not been reached decides."""
+    open_ = [each for each in answers if not each.status.final]
+    if open_:
+        return open_[0]
+    parts: Parts = {}
+    for each in answers:
+        put_together(parts, each.parts.items())
+    outcomes = sum((each.outcomes for each in answers), NOTHING).in_order()
+    failed = outcomes.final_failures > 0
+    return replace(
+        answers[0],
+        status=Status.FAILED if failed else answers[0].status,
+        reason=failure_text(outcomes) if failed else "",
+        segments=sum(each.segments for each in answers),
+        parts=parts,
+        values_lost=any(each.values_lost for each in answers),
+        outcomes=outcomes,
+    )

@@ -1,0 +1,86 @@
+"""Answers that somebody waits for, each once and at the latest at its time.
+
+Their times are looked at together: a timer for each would cost more than the request. So an answer
+that a request has timed out may be late by `LOOK_INTERVAL_S`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from onyx.base.seams import Clock
+from onyx.gateway.loop import Loop
+from onyx.requests.request import Answer, Status
+
+LOOK_INTERVAL_S = 0.2
+
+
+class _Waiting(NamedTuple):
+    due_s: float
+    given_s: float
+    """The time that its request gave."""
+    obstacle: Callable[[], str]
+
+
+class WaitingAnswers:
+    """Safe from any thread."""
+
+    def __init__(self, loop: Loop, clock: Clock) -> None:
+        """`loop` is where it is looked which of them are due."""
+        self._loop = loop
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: dict[Future[Answer], _Waiting] = {}
+        self._looks = False
+        self._ended = False
+
+    def open(self, timeout_s: float, obstacle: Callable[[], str]) -> Future[Answer] | None:
+        """One more; None: the process ends. `obstacle` says at its time why there is no answer."""
+        loop = self._loop.running()
+        future: Future[Answer] = Future()
+        due_s = self._clock.monotonic_s() + timeout_s
+        with self._lock:
+            if loop is None or self._ended:
+                return None
+            self._open[future] = _Waiting(due_s, timeout_s, obstacle)
+            if self._looks:
+                return future
+            self._looks = True
+        loop.call_soon_threadsafe(loop.call_later, LOOK_INTERVAL_S, self._look)
+        return future
+
+    def settle(self, future: Future[Answer], answer: Answer) -> None:
+        """Give an answer, unless one was given before or nobody waits any more."""
+        with self._lock:
+            waits = self._open.pop(future, None) is not None
+        if waits and future.set_running_or_notify_cancel():
+            future.set_result(answer)
+
+    def end(self, answer: Answer) -> None:
+        """Give all of them this answer, and take no more."""
+        with self._lock:
+            self._ended = True
+            left = list(self._open)
+        for future in left:
+            self.settle(future, answer)
+
+    def _look(self) -> None:
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            due = [(each, its) for each, its in self._open.items() if its.due_s <= now_s]
+        for future, its in due:
+            self.settle(future, timed_out(its.given_s, its.obstacle()))
+        loop = self._loop.running()
+        with self._lock:
+            self._looks = bool(self._open) and loop is not None
+            if loop is not None and self._looks:
+                loop.call_later(LOOK_INTERVAL_S, self._look)
+
+
+def timed_out(timeout_s: float, why: str = "") -> Answer:
+    """The answer when the time of a request is over, with what kept it."""
+    what = f"no answer within {timeout_s:g} s"
+    return Answer(Status.TIMED_OUT, f"{what}: {why}" if why else what)
