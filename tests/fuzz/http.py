@@ -16,9 +16,8 @@ from tests.support.servers.fake_requests import FakeRequests
 
 from onyx.base.seams import SystemClock
 from onyx.gateway.app import App
-from onyx.requests.append import Append
 from onyx.requests.content import Refused, segments_of
-from onyx.requests.request import Answer, Status
+from onyx.requests.request import Answer, Append, Status
 from onyx.rights import of_its_author
 from onyx.serving.server import Server
 from onyx.settings import HttpSettings, Settings
@@ -53,7 +52,7 @@ def _request(kind: bytes, body: bytes) -> bytes:
     return HEAD + b"content-type: %b\r\ncontent-length: %d\r\n\r\n%b" % (kind, len(body), body)
 
 
-class Front:
+class Gateway:
     """A server whose connections are fed by hand."""
 
     def __init__(self) -> None:

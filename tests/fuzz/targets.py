@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
-from tests.fuzz.http import Front
+from tests.fuzz.http import Gateway
 from tests.fuzz.http import seeds as requests
 from tests.fuzz.mutating import mutated, mutated_value
 
@@ -24,8 +24,8 @@ from onyx.codec.streams import read_stream
 from onyx.errors import ManifestError, OnyxError, SegmentError
 from onyx.model.parsing.job import parse_file
 from onyx.plugins.files.parquet_reader import ParquetRows
-from onyx.requests.append import Form, Payload
 from onyx.requests.content import Refused, payload_of, segments_of
+from onyx.requests.request import Form, Payload
 from onyx.storage.files import LocalFiles
 from onyx.transport.frames import encoder
 from onyx.transport.frames.checksum import CHECKSUM_BYTES
@@ -80,8 +80,8 @@ def _changed(random: Random, text: bytes) -> Any:
 
 
 def _http() -> Attack:
-    front, right = Front(), requests()
-    return lambda random: front.attack(random, random.choice(right))
+    gateway, right = Gateway(), requests()
+    return lambda random: gateway.attack(random, random.choice(right))
 
 
 def _segments() -> Attack:

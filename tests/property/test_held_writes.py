@@ -17,8 +17,7 @@ from tests.support.jobs.turns import Actor, TurnStore
 
 from onyx.errors import StateError, Unavailable
 from onyx.journal.held import KEPT_BATCHES, HeldBatch, Name, NotHeld
-from onyx.requests.append import Form, Payload
-from onyx.requests.writes import BatchOfWrite, Writer
+from onyx.requests.request import BatchOfWrite, Form, Payload, WriterOfBatch
 from onyx.storage.memory import MemoryBlobStore
 
 BATCH = BatchOfWrite("w", 7)
@@ -35,7 +34,7 @@ class Driver:
 
     def live(self, actor: Actor) -> None:
         store = TurnStore(actor, self.world.store)
-        writers = [Writer(f"{self.name}a", 2), Writer(f"{self.name}b", 1)]
+        writers = [WriterOfBatch(f"{self.name}a", 2), WriterOfBatch(f"{self.name}b", 1)]
         for writer in writers:
             for number in range(writer.requests):
                 name = Name(writer.name, number)
@@ -112,7 +111,7 @@ def test_of_a_batch_the_rows_of_one_driver_are_taken_each_once(
 def committed(store: MemoryBlobStore, jobs: list[str], batch: int, name: str) -> list[list[Name]]:
     held = HeldBatch(store, jobs, "in", BatchOfWrite("w", batch))
     held.hold(Name(name, 0), Payload(Form.JSON_LINES, b"{}"))
-    left = held.left(held.commit([Writer(name, 1)], 0))
+    left = held.left(held.commit([WriterOfBatch(name, 1)], 0))
     held.sweep()
     return left
 
@@ -121,7 +120,7 @@ def test_what_was_committed_before_an_upgrade_is_committed() -> None:
     store = MemoryBlobStore()
     old = HeldBatch(store, ["old"], "in", BATCH)
     old.hold(Name("a", 0), Payload(Form.JSON_LINES, b"{}"))
-    old.commit([Writer("a", 1)], 0)
+    old.commit([WriterOfBatch("a", 1)], 0)
     assert committed(store, ["new", "old"], BATCH.batch, "b") == [[Name("a", 0)]]
 
 
@@ -133,7 +132,7 @@ def test_a_request_of_a_committed_batch_that_is_gone_is_missed_unless_it_is_take
     held = HeldBatch(store, ["job"], "in", BATCH)
     for number in range(2):
         held.hold(Name("a", number), Payload(Form.JSON_LINES, b"{}"))
-    held.commit([Writer("a", 2)], 0)
+    held.commit([WriterOfBatch("a", 2)], 0)
     (gone,) = (each.name for each in store.list("") if each.name.endswith("/0000000001"))
     store.delete(gone)
     held = HeldBatch(store, jobs, "in", BATCH)
@@ -151,4 +150,4 @@ def test_a_batch_of_long_ago_is_refused_and_not_taken_again() -> None:
     held = HeldBatch(store, ["job"], "in", BatchOfWrite("w", 3))
     held.hold(Name("c", 0), Payload(Form.JSON_LINES, b"{}"))
     with pytest.raises(NotHeld, match="committed too late"):
-        held.commit([Writer("c", 1)], 0)
+        held.commit([WriterOfBatch("c", 1)], 0)

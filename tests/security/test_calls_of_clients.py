@@ -9,8 +9,7 @@ import grpc
 import pytest
 from tests.integration.transport.test_transport_contract import Side, grpc_world
 
-from onyx.requests.append import Append, Form, Payload
-from onyx.requests.request import Answer, Level, Status, answered
+from onyx.requests.request import Answer, Append, Form, Level, Payload, Status, answered
 from onyx.transport.gateway.messages import decode_answer, encode_append
 from onyx.transport.gateway.places import CALL_BYTES_MAX, CLIENT_CALLS_MAX, Place, Places
 from onyx.transport.gateway.service import MANY, SERVICE

@@ -32,15 +32,21 @@ from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
-from onyx.peer.router.access import Access, InputTokens
-from onyx.peer.router.inputs import RequestInput, RequestInputs
+from onyx.peer.router.inputs import Access, InputTokens, RequestInput, RequestInputs
 from onyx.replica.commands import KillJob
 from onyx.replica.submission import submission
-from onyx.requests.append import Append, Form, Part, Payload
-from onyx.requests.caller import NOBODY, Caller
-from onyx.requests.client_token import ClientToken
-from onyx.requests.request import Answer, Status, answered
-from onyx.requests.tokens import LOOK_INTERVAL_S, Tokens, metadata_of
+from onyx.requests.request import (
+    NOBODY,
+    Answer,
+    Append,
+    Caller,
+    Form,
+    PartOfRequest,
+    Payload,
+    Status,
+    answered,
+)
+from onyx.requests.tokens import LOOK_INTERVAL_S, ClientToken, Tokens, metadata_of
 from onyx.rights import of_its_author
 from onyx.settings import ClientSettings, Settings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
@@ -151,7 +157,7 @@ def test_a_token_of_a_job_does_not_open_the_one_of_the_same_name_behind_it(
 
 
 def test_a_part_that_is_handed_over_has_the_token_of_its_client(cluster: Cluster) -> None:
-    part = replace(APPEND, part=Part(0, b"d"), caller=RIGHT)
+    part = replace(APPEND, part=PartOfRequest(0, b"d"), caller=RIGHT)
     assert decode_append(encode_append(part)).caller == RIGHT
     assert decode_append(encode_append(replace(APPEND, caller=RIGHT))).caller == NOBODY
     assert b"right" not in encode_append(replace(APPEND, caller=RIGHT))
@@ -291,7 +297,7 @@ def test_the_token_of_a_call_is_in_its_metadata_once(
 ) -> None:
     with worker() as there:
         called(there.address, encode_append(APPEND), metadata, method=f"/{SERVICE}/{method}")
-        part = encode_append(replace(APPEND, part=Part(0, b"d"), caller=OTHER))
+        part = encode_append(replace(APPEND, part=PartOfRequest(0, b"d"), caller=OTHER))
         called(there.address, part, metadata, method=f"/{SERVICE}/{method}")
     assert there.callers == [Caller(token), OTHER]
 
@@ -338,7 +344,7 @@ def test_a_certificate_of_clients_opens_what_clients_may_do_and_no_stream_of_wor
 ) -> None:
     caplog.set_level(logging.DEBUG)
     shown = [("authorization", "Bearer right")]
-    part = encode_append(replace(APPEND, part=Part(0, b"d"), caller=RIGHT))
+    part = encode_append(replace(APPEND, part=PartOfRequest(0, b"d"), caller=RIGHT))
     opens = Tokens(SystemClock(), value="right")
     with worker(certificates.worker, CLIENTS, opens) as there:
         called(there.address, encode_append(APPEND), shown, certificates.client)

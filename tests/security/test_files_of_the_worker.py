@@ -28,7 +28,6 @@ from onyx.plugins.queues.options import RedisOptions
 from onyx.plugins.queues.secrets import password_of
 from onyx.plugins.requests.input import requests_input
 from onyx.plugins.requests.options import RequestsOptions
-from onyx.plugins.requests.token_options import tokens_of
 from onyx.plugins.sql.engine import connect
 from onyx.rights import Rights, of_its_author, rights_of
 from onyx.settings import Settings, TlsSettings, from_environment
@@ -262,7 +261,7 @@ def test_a_server_of_spark_that_a_job_names_sees_no_token(master: str) -> None:
 
 def test_a_front_opens_to_nobody_by_what_a_job_may_not_name(data: Path, tmp_path: Path) -> None:
     for options in (RequestsOptions(token_file="../outside"), RequestsOptions(token_env="X")):
-        tokens = tokens_of(options, Rights(), str(data), SystemClock(), {"X": "secret"})
+        tokens = options.tokens(Rights(), str(data), SystemClock(), {"X": "secret"})
         assert tokens.wanted
         assert not tokens.known()
         assert not tokens.opened_by(b"secret")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.servers.fake_requests import FakeRequests
-from tests.support.servers.fronts import answer, answers, connected, fronts
+from tests.support.servers.gateways import answer, answers, connected, gateways
 
-from onyx.gateway.front import Front
+from onyx.gateway.gateway import Gateway
 from onyx.serving.connection import HEAD_BYTES_MAX
 
 LINE = b"POST /jobs/orders/in HTTP/1.%d\r\n"
@@ -21,8 +21,8 @@ def requests() -> FakeRequests:
 
 
 @pytest.fixture
-def front(requests: FakeRequests) -> Iterator[Front]:
-    with fronts(requests) as make:
+def gateway(requests: FakeRequests) -> Iterator[Gateway]:
+    with gateways(requests) as make:
         yield make()
 
 
@@ -38,9 +38,9 @@ HEADS = {
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_head_that_is_not_as_it_should_be_is_refused(
-    head: str, front: Front, requests: FakeRequests
+    head: str, gateway: Gateway, requests: FakeRequests
 ) -> None:
-    with connected(front) as connection:
+    with connected(gateway) as connection:
         connection.sendall(HEADS[head])
         assert answers(connection).startswith(b"HTTP/1.1 400")
     assert not requests.appended
@@ -53,14 +53,14 @@ def test_a_head_that_is_not_as_it_should_be_is_refused(
         LINE % 1 + b"Host: a\r\nx: " + b"y" * (HEAD_BYTES_MAX - 500) + b"\r\n" + REST,
     ],
 )
-def test_a_head_as_it_may_be_is_taken(head: bytes, front: Front) -> None:
-    with connected(front) as connection:
+def test_a_head_as_it_may_be_is_taken(head: bytes, gateway: Gateway) -> None:
+    with connected(gateway) as connection:
         connection.sendall(head)
         assert answer(connection).startswith(b"HTTP/1.1 200")
 
 
-def test_what_comes_behind_a_body_is_no_header(front: Front, requests: FakeRequests) -> None:
-    with connected(front) as connection:
+def test_what_comes_behind_a_body_is_no_header(gateway: Gateway, requests: FakeRequests) -> None:
+    with connected(gateway) as connection:
         connection.sendall(
             LINE % 1
             + b"host: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -13,10 +13,9 @@ from tests.support.examples import examples
 
 from onyx.codec import segments as segments_codec
 from onyx.codec.msgpack_values import has_more_values
-from onyx.peer.router import decoding as module
-from onyx.peer.router.decoding import Decoding
-from onyx.requests.append import Form, Payload
-from onyx.requests.content import LARGE_BYTES, VALUES_MAX, Refused, segments_of
+from onyx.requests import content as module
+from onyx.requests.content import LARGE_BYTES, VALUES_MAX, Decoding, Refused, segments_of
+from onyx.requests.request import Form, Payload
 
 BODIES = {
     "empty segments": b"{}" * (VALUES_MAX + 1),

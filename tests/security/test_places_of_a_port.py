@@ -22,14 +22,11 @@ from tests.support.clocks import ManualClock
 from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import Secret
 from tests.support.servers.fake_requests import FakeRequests
-from tests.support.servers.fronts import answer, answers, connected, fronts
+from tests.support.servers.gateways import answer, answers, connected, gateways
 
 from onyx.gateway.app import App
-from onyx.gateway.front import Front
-from onyx.gateway.interface import Target
-from onyx.requests.append import Append
-from onyx.requests.caller import Caller
-from onyx.requests.request import Answer
+from onyx.gateway.gateway import Gateway
+from onyx.requests.request import Answer, Append, Caller, RequestTarget
 from onyx.rights import of_its_author
 from onyx.serving.shares import Held, Shares, address_of
 from onyx.settings import HttpSettings, Settings
@@ -41,8 +38,8 @@ HERE = ("10.0.0.1", 1)
 class Inputs(FakeRequests):
     """Any input is there."""
 
-    async def find(self, job: str, task: str, is_new: bool, caller: Caller) -> Target:
-        return Target(job, task)
+    async def find(self, job: str, task: str, is_new: bool, caller: Caller) -> RequestTarget:
+        return RequestTarget(job, task)
 
 
 class Port:
@@ -199,16 +196,16 @@ class Waiting(Inputs):
 
 
 class Clients:
-    """Clients of a front, each with an input and, of many, an address of its own."""
+    """Clients of a gateway, each with an input and, of many, an address of its own."""
 
-    def __init__(self, front: Front) -> None:
-        self._front, self._count = front, 0
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway, self._count = gateway, 0
 
     def send(self, body: bytes, length: int = 0) -> socket.socket:
         """A request, of which so much of the body is sent at once."""
         self._count += 1
         source = (ADDRESSES[self._count % len(ADDRESSES)], 0)
-        client = socket.create_connection(("127.0.0.1", self._front.port), WAIT_S, source)
+        client = socket.create_connection(("127.0.0.1", self._gateway.port), WAIT_S, source)
         head = f"POST /jobs/orders/in-{self._count} HTTP/1.1\r\nhost: x\r\n"
         kind = f"content-type: application/json\r\ncontent-length: {length or len(body)}\r\n\r\n"
         client.sendall((head + kind).encode() + body)
@@ -255,9 +252,9 @@ def descriptors() -> Iterator[None]:
 def test_when_all_places_are_taken_others_are_refused_until_one_is_free(room: int) -> None:
     waiting = Waiting()
     with contextlib.ExitStack() as stack:
-        make = stack.enter_context(fronts(waiting))
-        front = make(connections_max=PLACES + room)
-        clients = Clients(front)
+        make = stack.enter_context(gateways(waiting))
+        gateway = make(connections_max=PLACES + room)
+        clients = Clients(gateway)
         before = memory()
         held = [stack.enter_context(clients.send(b"{}")) for _ in range(PLACES)]
         until(lambda: len(waiting.appended) == PLACES)
@@ -275,7 +272,7 @@ def test_when_all_places_are_taken_others_are_refused_until_one_is_free(room: in
             assert answer(another).startswith(b"HTTP/1.1 200")
         for each in held:
             each.close()
-        until(lambda: front.connections == 0)
+        until(lambda: gateway.connections == 0)
 
 
 @pytest.mark.usefixtures("descriptors")
@@ -283,8 +280,8 @@ def test_bodies_in_all_places_hold_no_more_memory_than_bodies_may() -> None:
     body, most = b" " * (MIB // 4), HttpSettings().bodies_bytes_max
     assert PLACES * len(body) == 2 * most
     with contextlib.ExitStack() as stack:
-        front = stack.enter_context(fronts(Inputs()))()
-        clients = Clients(front)
+        gateway = stack.enter_context(gateways(Inputs()))()
+        clients = Clients(gateway)
         before = memory()
         slow = [stack.enter_context(clients.send(body, len(body) + 2)) for _ in range(PLACES)]
         until(lambda: PLACES // 2 <= len(readable(slow)) < PLACES)
@@ -293,7 +290,7 @@ def test_bodies_in_all_places_hold_no_more_memory_than_bodies_may() -> None:
 
         for each in slow:
             each.close()
-        until(lambda: front.connections == 0)
+        until(lambda: gateway.connections == 0)
         with clients.send(b"{}") as another:
             assert answer(another).startswith(b"HTTP/1.1 200")
 
@@ -307,10 +304,10 @@ def test_connections_over_tls_hold_little_before_they_say_anything(
     context.check_hostname = False
     files = {"cert_file": str(tmp_path / "tls.crt"), "key_file": str(tmp_path / "tls.key")}
     with contextlib.ExitStack() as stack:
-        front = stack.enter_context(fronts(Inputs()))(**files)
+        gateway = stack.enter_context(gateways(Inputs()))(**files)
         before, count = memory(), 256
         for _ in range(count):
-            raw = stack.enter_context(connected(front))
+            raw = stack.enter_context(connected(gateway))
             stack.enter_context(context.wrap_socket(raw))
-        assert front.connections == count
+        assert gateway.connections == count
         assert memory() - before < count * OF_BOTH_SIDES

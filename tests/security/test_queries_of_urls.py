@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from onyx.gateway.asked import parameters_of, timeout_of
+from onyx.gateway.request_head import parameters_of, timeout_of
 from onyx.gateway.states import _asked
-from onyx.requests.caller import NOBODY
+from onyx.requests.request import NOBODY
 from onyx.serving.replies import Rejected
 
 

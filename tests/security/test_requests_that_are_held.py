@@ -8,8 +8,7 @@ import pytest
 
 from onyx.journal.held import HeldBatch, Name, NotHeld
 from onyx.journal.held_room import AGAIN_S, GIVEN_UP_S, REQUEST_BYTES, HeldRoom
-from onyx.requests.append import Form, Payload
-from onyx.requests.writes import BatchOfWrite, Writer
+from onyx.requests.request import BatchOfWrite, Form, Payload, WriterOfBatch
 from onyx.storage.memory import MemoryBlobStore
 
 PAYLOAD = Payload(Form.JSON_LINES, b"{}" * 500)
@@ -57,7 +56,7 @@ def test_there_is_room_again_once_a_batch_is_committed() -> None:
     while not worker.hold("a", taken):
         taken += 1
     batch = worker.batch()
-    batch.commit([Writer("a", taken)], 0)
+    batch.commit([WriterOfBatch("a", taken)], 0)
     batch.sweep()
 
     worker.now_s += AGAIN_S
@@ -75,10 +74,12 @@ def test_what_nobody_commits_goes_after_a_day_and_what_is_written_meanwhile_stay
 
     names = [name for name, _ in worker.store.list("")]
     with pytest.raises(NotHeld):
-        worker.batch().commit([Writer("gone", 1)], 0)
+        worker.batch().commit([WriterOfBatch("gone", 1)], 0)
 
     assert not [name for name in names if "/gone/0" in name]
-    assert worker.batch().commit([Writer("busy", 49)], 0).writers == (Writer("busy", 49),)
+    assert worker.batch().commit([WriterOfBatch("busy", 49)], 0).writers == (
+        WriterOfBatch("busy", 49),
+    )
 
 
 @pytest.mark.parametrize("upgraded", [False, True])
@@ -88,7 +89,7 @@ def test_what_is_committed_stays_until_the_journal_has_it(upgraded: bool) -> Non
     before.hold("a", 0)
     worker = Worker(store, ["new", "old"]) if upgraded else before
     batch = worker.batch()
-    decision = batch.commit([Writer("a", 1)], 0)
+    decision = batch.commit([WriterOfBatch("a", 1)], 0)
 
     worker.hold("b", 0, worker.batch(1))
     for number in range(2):  # seen by the first, given up by the second
@@ -98,4 +99,4 @@ def test_what_is_committed_stays_until_the_journal_has_it(upgraded: bool) -> Non
     assert batch.left(decision) == [[Name("a", 0)]]
     assert batch.read(Name("a", 0)) == PAYLOAD
     with pytest.raises(NotHeld):
-        worker.batch(1).commit([Writer("b", 1)], 0)
+        worker.batch(1).commit([WriterOfBatch("b", 1)], 0)

@@ -15,17 +15,13 @@ from tests.support.log.replica_log import ReplicaLog
 from tests.support.servers.fake_requests import at_once
 
 from onyx.gateway.app import App
-from onyx.gateway.interface import Target
 from onyx.ids import JobId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
-from onyx.peer.router.access import Access, InputTokens
-from onyx.peer.router.inputs import RequestInputs
+from onyx.peer.router.inputs import Access, InputTokens, RequestInputs
 from onyx.replica.commands import KillJob
 from onyx.replica.submission import submission
-from onyx.requests.append import Append
-from onyx.requests.caller import Caller
-from onyx.requests.request import Answer, Status
+from onyx.requests.request import Answer, Append, Caller, RequestTarget, Status
 from onyx.rights import of_its_author
 from onyx.settings import HttpSettings, Settings
 from onyx.telemetry.interface import GroupMetrics
@@ -34,7 +30,7 @@ ID = "5e0c7a52-0000-4000-8000-000000000001"
 
 
 class Cluster:
-    """A front before what a worker knows of a log with a job of two inputs."""
+    """A gateway before what a worker knows of a log with a job of two inputs."""
 
     def __init__(self, tokens: Path) -> None:
         self.replicas, self.clock = ReplicaLog(), ManualClock()
@@ -55,9 +51,11 @@ class Cluster:
         digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job)))
         self.replicas.tell(submission(JobId(id), self.job, digest, "balanced"))
 
-    async def find(self, job: str, task: str, is_new: bool, caller: Caller) -> Target | Answer:
+    async def find(
+        self, job: str, task: str, is_new: bool, caller: Caller
+    ) -> RequestTarget | Answer:
         found = await self.access.find(job, task, is_new, caller)
-        return found if isinstance(found, Answer) else Target(found.job, found.task)
+        return found if isinstance(found, Answer) else RequestTarget(found.job, found.task)
 
     async def append(self, append: Append) -> Answer:
         return Answer(Status.PROCESSED, segments=1)

@@ -36,8 +36,8 @@ from onyx.ledger.retry_modes import OrderedWindow
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.protocol import Token
-from onyx.plugins.requests import entries
-from onyx.plugins.requests.mailbox import Mailbox
+from onyx.plugins.requests import request_queue
+from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.request import Request, Status
 from onyx.state.shard_state import ShardState
 from onyx.storage.fenced_log import Listed
@@ -47,16 +47,16 @@ from onyx.task.state.appends import Append
 from onyx.task.state.chunks import Columns
 from onyx.task.state.held_acks import HeldAcks
 
-_take = Mailbox.take
-_appended = Mailbox.appended
-_init = Mailbox.__init__
-_again = Mailbox._again
+_take = RequestQueue.take
+_appended = RequestQueue.appended
+_init = RequestQueue.__init__
+_again = RequestQueue._again
 _append = Journal.append
 _replace = Journal._replace
 _retry_roots = PendingWindow.retry_roots
 
 
-def _journalled_early(box: Mailbox, first: int, wait_s: float) -> Content | None:
+def _journalled_early(box: RequestQueue, first: int, wait_s: float) -> Content | None:
     """R1."""
     content = _take(box, first, wait_s)
     for each in content.requests if content is not None else ():
@@ -64,20 +64,20 @@ def _journalled_early(box: Mailbox, first: int, wait_s: float) -> Content | None
             continue
         entry = box._taken[each.id]
         waiting, entry.journalled = entry.journalled, []
-        entries.settle(entries.answers_of(waiting, Status.JOURNALLED, entry.count))
+        request_queue.settle(request_queue.answers_of(waiting, Status.JOURNALLED, entry.count))
     return content
 
 
-def _processed_early(box: Mailbox, content: Content) -> None:
+def _processed_early(box: RequestQueue, content: Content) -> None:
     """R2."""
     known = [box._taken[each.id] for each in content.requests if each.outcomes is None]
     _appended(box, content)
     for entry in known:
         waiting, entry.processed = entry.processed, []
-        entries.settle(entries.answers_of(waiting, Status.PROCESSED, entry.count))
+        request_queue.settle(request_queue.answers_of(waiting, Status.PROCESSED, entry.count))
 
 
-def _processed_before(box: Mailbox, *arguments: Any, **named: Any) -> None:
+def _processed_before(box: RequestQueue, *arguments: Any, **named: Any) -> None:
     """R3."""
     _init(box, *arguments, **named)
     for entry in box._open:
@@ -85,7 +85,7 @@ def _processed_before(box: Mailbox, *arguments: Any, **named: Any) -> None:
     box._open.clear()
 
 
-def _any_content(box: Mailbox, request: Request, entry: Any) -> Any:
+def _any_content(box: RequestQueue, request: Request, entry: Any) -> Any:
     """R4."""
     return _again(box, replace(request, digest=entry.digest), entry)
 
@@ -154,10 +154,10 @@ def _published(shards: Iterable[ShardState]) -> list[Token]:
 
 
 PLANTS: Plants = {
-    "R1": (Mailbox, "take", _journalled_early),
-    "R2": (Mailbox, "appended", _processed_early),
-    "R3": (Mailbox, "__init__", _processed_before),
-    "R4": (Mailbox, "_again", _any_content),
+    "R1": (RequestQueue, "take", _journalled_early),
+    "R2": (RequestQueue, "appended", _processed_early),
+    "R3": (RequestQueue, "__init__", _processed_before),
+    "R4": (RequestQueue, "_again", _any_content),
     "R5": (JournalLogs, "fence", no_fence),
     "R6": (JournalLogs, "fence", _fence_anywhere),
     "R7": (Journal, "append", _append_anew),

@@ -37,7 +37,7 @@ from onyx.journal.opening import read_ended
 from onyx.journal.view import JournalView
 from onyx.ledger.lineage import PARTITION_SHIFT, unpack
 from onyx.log import job_documents
-from onyx.plugins.requests.mailbox import Mailbox
+from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.request import Status
 from onyx.storage.fenced_log import NOTE
 from onyx.transport.interface import Channel
@@ -211,7 +211,7 @@ class RequestChecks(Checks):
         assert found == self._ids[folder.partition], f"{what} knows {found}"
         firsts = [each.first for each in known]
         assert firsts == sorted(firsts), f"{what} knows requests in the order {firsts}"
-        mailbox = Mailbox(self._of.clock, known)
+        mailbox = RequestQueue(self._of.clock, known)
         mailbox.passed(frontier)
         for each in known:
             entry = mailbox._known.get(each.id)

@@ -14,9 +14,8 @@ import msgspec
 from tests.sim.requests.story import Asked
 from tests.sim.windows.violation import Violation
 
-from onyx.requests.append import Append, Form, Payload
 from onyx.requests.content import payload_of
-from onyx.requests.request import Answer, Level, Status
+from onyx.requests.request import Answer, Append, Form, Level, Payload, Status
 
 if TYPE_CHECKING:
     from tests.sim.requests.process import RequestProcess

@@ -18,7 +18,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._selector = self
 
     def running(self) -> VirtualLoop:
-        """Itself, as a loop is asked for by those that are not on it (`onyx.gateway.loop`)."""
+        """Itself, as a loop is asked for by those that are not on it (`onyx.base.event_loop`)."""
         return self
 
     def turn(self) -> None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from tests.sim.windows.network import Link, Network
 
 from onyx.ids import GroupId
-from onyx.requests.append import Append
-from onyx.requests.request import Answer, Status
+from onyx.requests.request import Answer, Append, Status
 from onyx.transport.gateway.messages import (
     decode_answer,
     decode_append,

@@ -10,9 +10,8 @@ from tests.sim.requests.network import RequestLink
 from tests.sim.requests.outputs import NumberedParts, PlaceAtOnce
 from tests.sim.windows.process import Process
 
-from onyx.gateway.loop import Loop
-from onyx.peer.router.access import InputTokens
-from onyx.peer.router.inputs import RequestInputs
+from onyx.base.event_loop import EventLoop
+from onyx.peer.router.inputs import InputTokens, RequestInputs
 from onyx.peer.router.router import RequestRouter
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.protocol import Input, Output, PluginContext
@@ -33,12 +32,12 @@ class RequestProcess(Process):
         world.loops.append(self.loop)
         self.router = RequestRouter(
             RequestInputs(self.replica, self.log, world.clock),
-            self.desk,
+            self.mailboxes,
             self.transport,
             self.background,
             random.Random(f"{world.seed}/ids of {self.group}"),
             self.group,
-            cast(Loop, self.loop),
+            cast(EventLoop, self.loop),
             self.resolve,
             lambda: self.state_store(durable=True),
             world.clock,

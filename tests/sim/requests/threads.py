@@ -18,7 +18,7 @@ from tests.sim.windows.violation import Violation, raise_hidden
 
 from onyx.base.seams import Clock
 from onyx.plugins.journalled import partition, partitions
-from onyx.plugins.requests import mailbox
+from onyx.plugins.requests import request_queue
 
 TURNS_OF_JOIN = 40
 """Turns that a thread gets from whoever waits for its end."""
@@ -49,7 +49,7 @@ class Threads:
             with (
                 mock.patch.object(partition, "threading", self),
                 mock.patch.object(partitions, "threading", self),
-                mock.patch.object(mailbox, "threading", self),
+                mock.patch.object(request_queue, "threading", self),
             ):
                 yield
         finally:

@@ -33,7 +33,7 @@ from onyx.plugins.journalled import partition, partitions
 from onyx.plugins.journalled.feed import Feed
 from onyx.plugins.journalled.options import JournalOptions
 from onyx.plugins.journalled.partition import JournalledPartition
-from onyx.plugins.requests import mailbox
+from onyx.plugins.requests import request_queue
 
 SLOW_SHARE = 0.3
 SLOWING = {"slow", "late", "lag"}
@@ -98,8 +98,8 @@ class RequestWorld(World):
             (journal, "COLLECTED_CHUNKS_MIN", limits((1, 1, 3, 256))),
             (partitions, "COLLECT_INTERVAL_S", limits((0.1, 0.5, 5.0))),
             (partition, "TAIL_SEGMENTS_MAX", limits((1, 5, 200_000))),
-            (mailbox, "CHUNK_BYTES_MAX", limits((1, 200, 8_388_608))),
-            (mailbox, "WAITING_REQUESTS_MAX", limits((2, 10_000))),
+            (request_queue, "CHUNK_BYTES_MAX", limits((1, 200, 8_388_608))),
+            (request_queue, "WAITING_REQUESTS_MAX", limits((2, 10_000))),
         ]
         if limits((True, False)):  # then each has to wait until others are collected
             constants.append((partitions, "COLLECT_INTERVAL_S", 0.1))

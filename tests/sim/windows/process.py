@@ -37,7 +37,7 @@ from onyx.plugins.protocol import Cursor, Input, Output, PluginContext, Reader
 from onyx.plugins.roll_limits import RollLimits
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
-from onyx.requests.desk import Desk
+from onyx.requests.mailboxes import MailboxRegistry
 from onyx.tables.shared import SharedTables
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
@@ -87,7 +87,7 @@ class Process:
         self.peers = [PeerId(f"peer-{number}-{index}") for index in range(peers)]
         self.settings = world.settings
         self.clock: Clock = world.clock
-        self.desk = Desk()
+        self.mailboxes = MailboxRegistry()
         self.tables = SharedTables(self.background, self.clock)
         self.transport: Transport = Link(world.network, self.group)
         self.recorded = recording(world)

@@ -50,7 +50,7 @@ from onyx.replica.spec import JobSpec
 from onyx.replica.spec_of_job import DRIVER
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import submission
-from onyx.requests.desk import Desk
+from onyx.requests.mailboxes import MailboxRegistry
 from onyx.rights import of_its_author
 from onyx.settings import Settings
 from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
@@ -230,7 +230,7 @@ class Bench:
         self.trace: dict[str, list[Phase]] = defaultdict(list)
         self.queries: list[ScriptedQuery] = []
         self.stage_runner = run_plan
-        self.desk = Desk()
+        self.mailboxes = MailboxRegistry()
         self.tables = SharedTables(self.background, self.clock)
         tasks = [each.name for each in self.job.catalog if each.type != "table"]
         named = [DRIVER] if self.job.engine == "spark" else tasks

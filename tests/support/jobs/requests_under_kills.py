@@ -40,7 +40,7 @@ from onyx.client.appender import Appender, NotTaken, NotYetTaken
 from onyx.client.workers import addresses_of
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
-from onyx.requests.splitting import partition_of, parts_of
+from onyx.requests.content import partition_of, parts_of
 
 sys.path.insert(0, str(CHAOS))
 from requests_job import LAPS_MAX

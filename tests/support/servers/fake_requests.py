@@ -9,14 +9,10 @@ from typing import Any, cast
 
 from tests.support.clocks import ManualClock
 
-from onyx.gateway.interface import Target
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry
-from onyx.peer.router.access import Access, InputTokens
-from onyx.peer.router.inputs import RequestInput, RequestInputs
-from onyx.requests.append import Append
-from onyx.requests.caller import Caller
-from onyx.requests.request import Answer, Status
+from onyx.peer.router.inputs import Access, InputTokens, RequestInput, RequestInputs
+from onyx.requests.request import Answer, Append, Caller, RequestTarget, Status
 from onyx.rights import of_its_author
 from onyx.settings import Settings
 
@@ -41,10 +37,12 @@ class FakeRequests:
         self.hold = False
         """Whether requests wait for ever."""
 
-    async def find(self, job: str, task: str, is_new: bool, caller: Caller) -> Target | Answer:
+    async def find(
+        self, job: str, task: str, is_new: bool, caller: Caller
+    ) -> RequestTarget | Answer:
         access = Access(cast(RequestInputs, _Inputs(self)), self._tokens, at_once)
         found = await access.find(job, task, is_new, caller)
-        return found if isinstance(found, Answer) else Target(found.job, found.task)
+        return found if isinstance(found, Answer) else RequestTarget(found.job, found.task)
 
     async def append(self, append: Append) -> Answer:
         self.appended.append(append)

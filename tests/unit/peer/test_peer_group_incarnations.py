@@ -14,18 +14,15 @@ from tests.support.patience import WAIT_S
 
 from onyx.base.seams import SystemClock
 from onyx.errors import UserError
-from onyx.gateway.interface import Target
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import GroupLog, Origin
 from onyx.peer.context import new_context
 from onyx.peer.membership import PeerGroup
-from onyx.peer.router.reception import NOBODY
+from onyx.peer.router.router import NOBODY
 from onyx.replica import machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
-from onyx.requests.append import Append, Form, Payload
-from onyx.requests.caller import Caller
-from onyx.requests.request import Answer, Status
+from onyx.requests.request import Answer, Append, Caller, Form, Payload, RequestTarget, Status
 from onyx.settings import LogSettings, Settings
 from onyx.transport.interface import Handlers
 from onyx.transport.local import LocalTransport
@@ -53,7 +50,7 @@ class Process:
         self.context = new_context(settings, Resolver(()), clock=self.clock)
         self.group = PeerGroup(self.context, self._open, self._transport)
         self.handlers: Handlers | None = None
-        self.early: list[Answer | Target] = []
+        self.early: list[Answer | RequestTarget] = []
         """What clients are answered before the log is read."""
         self._replica = Replica()
         self._items: queue.Queue[Entry | Origin] = queue.Queue()
@@ -84,7 +81,7 @@ class Process:
         vars(transport)["start"] = started
         return transport
 
-    def answers(self) -> list[Answer | Target]:
+    def answers(self) -> list[Answer | RequestTarget]:
         """What a client is answered over gRPC, and over HTTP."""
         assert self.handlers is not None
         append = Append("orders", "in", Payload(Form.JSON_LINES, b"{}"))

@@ -15,21 +15,26 @@ from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.patience import WAIT_S
 
+from onyx.base.event_loop import EventLoop
 from onyx.functions.returning import LOST
-from onyx.gateway.interface import Target
-from onyx.gateway.loop import Loop
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import Part
 from onyx.model.job import CatalogEntry
-from onyx.peer.router.access import InputTokens
-from onyx.peer.router.inputs import Owner, RequestInput, RequestInputs
-from onyx.peer.router.reception import Reception
-from onyx.peer.router.router import RequestRouter
-from onyx.requests.append import Append, Form, Payload
-from onyx.requests.append import Part as PartOfRequest
-from onyx.requests.caller import Caller
-from onyx.requests.desk import Address, Desk
-from onyx.requests.request import Answer, Request, Status, not_final
+from onyx.peer.router.inputs import InputTokens, Owner, RequestInput, RequestInputs
+from onyx.peer.router.router import Reception, RequestRouter
+from onyx.requests.mailboxes import Address, MailboxRegistry
+from onyx.requests.request import (
+    Answer,
+    Append,
+    Caller,
+    Form,
+    PartOfRequest,
+    Payload,
+    Request,
+    RequestTarget,
+    Status,
+    not_final,
+)
 from onyx.settings import Settings
 from onyx.storage.memory import MemoryBlobStore
 from onyx.transport.interface import Transport
@@ -87,7 +92,7 @@ class Inputs:
 
 
 class Mailbox:
-    """Implements `desk.Mailbox`; keeps requests until a test answers them."""
+    """Implements `mailboxes.Mailbox`; keeps requests until a test answers them."""
 
     def __init__(self) -> None:
         self.offered: list[Future[Answer]] = []
@@ -106,14 +111,14 @@ class Mailbox:
 class World:
     def __init__(self) -> None:
         self.reception, self.mailbox = Reception(), Mailbox()
-        self.desk = desk = Desk()
+        self.mailboxes = mailboxes = MailboxRegistry()
         self.clock, self.inputs = ManualClock(), Inputs()
         self.successor = Mailbox()
-        desk.open(Address(JobId("job"), TaskName("in"), 0), self.mailbox)
-        desk.open(Address(JobId("new"), TaskName("in"), 0), self.successor)
+        mailboxes.open(Address(JobId("job"), TaskName("in"), 0), self.mailbox)
+        mailboxes.open(Address(JobId("new"), TaskName("in"), 0), self.successor)
         self.router = RequestRouter(
             cast(RequestInputs, self.inputs),
-            desk,
+            mailboxes,
             cast(Transport, None),
             self.in_background,
             random.Random(1),
@@ -229,7 +234,7 @@ def test_values_are_put_together_before_a_request_is_answered(world: World) -> N
 def test_values_of_which_a_part_is_lost_are_an_error_for_each_key(world: World) -> None:
     world.inputs.counts = 2
     other = Mailbox()
-    world.desk.open(Address(JobId("job"), TaskName("in"), 1), other)
+    world.mailboxes.open(Address(JobId("job"), TaskName("in"), 1), other)
     rows = Payload(Form.JSON_LINES, b"\n".join(b'{"n": %d}' % n for n in range(20)))
     future = world.router.append(replace(APPEND, payload=rows))
     until(lambda: bool(world.mailbox.offered and other.offered))
@@ -279,7 +284,9 @@ def test_without_an_incarnation_clients_come_again(world: World) -> None:
 
 def test_the_front_learns_the_id_of_a_job_and_its_input(world: World) -> None:
     world.reception.open(world.router)
-    assert asyncio.run(world.reception.find("job", "in", True, CALLER)) == Target("job", "in")
+    assert asyncio.run(world.reception.find("job", "in", True, CALLER)) == RequestTarget(
+        "job", "in"
+    )
     assert isinstance(asyncio.run(world.reception.find("other", "in", True, CALLER)), Answer)
     world.reception.close(world.router)
     assert isinstance(asyncio.run(world.reception.find("job", "in", True, CALLER)), Answer)
@@ -288,6 +295,6 @@ def test_the_front_learns_the_id_of_a_job_and_its_input(world: World) -> None:
 def test_a_loop_that_is_closed_takes_nothing(world: World) -> None:
     world.reception.loop.close()
     assert world.router.append(APPEND).result(WAIT_S).status is Status.UNAVAILABLE
-    closed = Loop()
+    closed = EventLoop("onyx-requests")
     closed.close()
     assert closed.running() is None

@@ -20,8 +20,7 @@ from onyx.journal.chunk import Place, decode_chunk, decode_summary
 from onyx.journal.held import HeldBatch, Name
 from onyx.journal.names import PartitionFolder
 from onyx.log.interface import Origin
-from onyx.requests.append import Form, Payload
-from onyx.requests.writes import BatchOfWrite
+from onyx.requests.request import BatchOfWrite, Form, Payload
 from onyx.settings import Settings, StateSettings
 from onyx.spark.input.snapshot import Snapshot
 from onyx.spark.left_files import remove_left

@@ -21,8 +21,8 @@ from onyx.journal.journal import Journal
 from onyx.journal.names import PartitionFolder
 from onyx.ledger.outcomes import FailedSegment, Outcomes
 from onyx.plugins.engine_outputs import RefusedSegments
-from onyx.plugins.requests.mailbox import Mailbox
-from onyx.requests.desk import Address
+from onyx.plugins.requests.request_queue import RequestQueue
+from onyx.requests.mailboxes import Address
 from onyx.requests.request import Answer, Level, Request, Status
 
 Segment = dict[str, Any]
@@ -79,9 +79,9 @@ class World:
         self.numbers = iter(range(1_000_000))
 
     @property
-    def mailbox(self) -> Mailbox:
-        found = self.bench.desk.find(Address(JOB, TaskName("read"), 0))
-        assert isinstance(found, Mailbox)
+    def mailbox(self) -> RequestQueue:
+        found = self.bench.mailboxes.find(Address(JOB, TaskName("read"), 0))
+        assert isinstance(found, RequestQueue)
         return found
 
     def ask(self, *segments: Segment, id: str = "", level: Level = Level.ACK) -> Future[Answer]:

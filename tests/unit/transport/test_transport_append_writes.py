@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.errors import SegmentError
-from onyx.requests.append import Append, Form, Payload
-from onyx.requests.writes import (
+from onyx.requests.request import (
     BATCH_MAX,
     WRITE_CHARACTERS_MAX,
+    Append,
     BatchOfWrite,
     Commit,
-    Held,
-    Writer,
+    Form,
+    HeldRequest,
+    Payload,
+    WriterOfBatch,
 )
 from onyx.transport.gateway.messages import decode_append, encode_append
 from onyx.wire.v1 import requests_pb2 as pb
@@ -25,14 +27,16 @@ BATCHES = st.builds(BatchOfWrite, NAMES, st.integers(0, BATCH_MAX))
 NUMBERS = st.integers(0, 2**31 - 1)
 WRITES = st.one_of(
     st.none(),
-    st.builds(Held, BATCHES, NAMES, NUMBERS),
-    st.builds(Commit, BATCHES, st.lists(st.builds(Writer, NAMES, NUMBERS), max_size=4).map(tuple)),
+    st.builds(HeldRequest, BATCHES, NAMES, NUMBERS),
+    st.builds(
+        Commit, BATCHES, st.lists(st.builds(WriterOfBatch, NAMES, NUMBERS), max_size=4).map(tuple)
+    ),
 )
 
 
 @given(WRITES, st.binary(max_size=9))
 def test_a_request_of_a_write_is_the_same_on_the_other_side(
-    write: Held | Commit | None, data: bytes
+    write: HeldRequest | Commit | None, data: bytes
 ) -> None:
     payload = NOTHING if isinstance(write, Commit) else Payload(Form.ARROW, data)
     append = Append("job", "in", payload, id="i", timeout_s=3.0, write=write)

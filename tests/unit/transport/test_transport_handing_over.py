@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.requests.append import Append, Form, Payload
-from onyx.requests.request import Status
+from onyx.requests.request import Append, Form, Payload, Status
 from onyx.settings import TransportSettings
 from onyx.transport.gateway.streams import AppendStreams
 

@@ -29,8 +29,6 @@ from onyx.base.seams import Clock, SystemClock
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
-from onyx.requests.append import Append, Form, Payload
-from onyx.requests.client_token import ClientToken
 from onyx.requests.content import payload_of
 from onyx.requests.request import (
     ID_CHARACTERS_MAX,
@@ -38,11 +36,16 @@ from onyx.requests.request import (
     TIMEOUT_S,
     TIMEOUT_S_MAX,
     Answer,
+    Append,
+    Commit,
+    Form,
+    HeldRequest,
     Level,
+    Payload,
     Status,
     answered,
 )
-from onyx.requests.writes import Commit, Held
+from onyx.requests.tokens import ClientToken
 from onyx.settings import ClientSettings, TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.gateway.streams import AppendStreams
@@ -156,7 +159,7 @@ class Appender:
         """
         return self._until_taken(self.request(segments, ack, id, timeout_s))
 
-    def hold(self, segments: Segments, held: Held, timeout_s: float = TIMEOUT_S) -> Answer:
+    def hold(self, segments: Segments, held: HeldRequest, timeout_s: float = TIMEOUT_S) -> Answer:
         """Hand segments over, to be taken when their batch is committed. The answer comes when they
         are durable. Raises like `append`."""
         return self._until_taken(

@@ -13,7 +13,7 @@ from onyx.client.state_reader import TIMEOUT_S, StateReader
 from onyx.client.window_view import EXTENTS_DEFAULT, Question, WindowView
 from onyx.ids import JobId
 from onyx.keystate.selection import EVERYTHING, Selection
-from onyx.requests.client_token import ClientToken
+from onyx.requests.tokens import ClientToken
 from onyx.settings import Settings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_asking import ask

@@ -15,14 +15,22 @@ from urllib.parse import unquote
 
 import msgspec
 
+from onyx.base.seams import Clock
 from onyx.codec.selection_text import selection
 from onyx.errors import StateError, Unavailable, UserError
-from onyx.gateway.asked import caller_of, headers_of, parameters_of, timeout_of
-from onyx.gateway.authorizing import raise_refusal
+from onyx.gateway.request_head import (
+    caller_of,
+    headers_of,
+    parameters_of,
+    raise_refusal,
+    timeout_of,
+)
 from onyx.keystate.selection import Selection
-from onyx.requests.caller import NOBODY, Caller
+from onyx.requests.request import NOBODY, Caller
 from onyx.requests.tokens import Tokens
 from onyx.serving.replies import Rejected, Reply, after
+from onyx.settings import Settings
+from onyx.storage.opening import absolute
 
 EXTENTS_DEFAULT = 1_000
 EXTENTS_MAX = 10_000
@@ -70,7 +78,7 @@ class ShownState(msgspec.Struct, frozen=True):
 
 
 class States(Protocol):
-    """Who answers questions about states, on the event loop of the front."""
+    """Who answers questions about states, on the event loop of the gateway."""
 
     async def answer(self, asked: AskedState) -> ShownState:
         """The answer.
@@ -80,6 +88,12 @@ class States(Protocol):
             Unavailable: nobody can answer now.
         """
         ...
+
+
+def tokens_of_states(settings: Settings, clock: Clock) -> Tokens:
+    """The tokens that open all states of a worker, over HTTP and over gRPC."""
+    file = settings.state.token_file
+    return Tokens(clock, absolute(file, settings.data_dir) if file else None)
 
 
 class StateQuestions:

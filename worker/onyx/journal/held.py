@@ -27,8 +27,7 @@ import msgspec
 from onyx.base.structs import RESTORE
 from onyx.codec.sealed import Format, opened, seal
 from onyx.errors import StateError, UserError
-from onyx.requests.append import Form, Payload
-from onyx.requests.writes import BatchOfWrite, Writer
+from onyx.requests.request import BatchOfWrite, Form, Payload, WriterOfBatch
 from onyx.storage.interface import BlobStore
 
 HELD = "journal.held"
@@ -44,7 +43,7 @@ _NAME = re.compile(r"(\d{20})/(?:(.+)/(\d{10})|committed|taken)\Z")
 class Decision(msgspec.Struct, array_like=True, frozen=True):
     """What a batch is."""
 
-    writers: tuple[Writer, ...]
+    writers: tuple[WriterOfBatch, ...]
     wall_ms: int
     """When that was decided."""
 
@@ -96,7 +95,7 @@ class HeldBatch:
             f"{name.writer} in {self._words}: it is committed, and not in the journal; {RESTORE}"
         )
 
-    def commit(self, writers: Sequence[Writer], wall_ms: int) -> Decision:
+    def commit(self, writers: Sequence[WriterOfBatch], wall_ms: int) -> Decision:
         """What the batch is from now on: these writers, unless it was committed before.
 
         Raises:
@@ -160,7 +159,7 @@ class HeldBatch:
                     found.add(Name(match[2], int(match[3])))
         return found
 
-    def _missing(self, writers: Sequence[Writer]) -> str:
+    def _missing(self, writers: Sequence[WriterOfBatch]) -> str:
         """Why the batch cannot be committed; empty if it can."""
         newest = -1
         for write in self._writes:

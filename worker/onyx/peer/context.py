@@ -9,7 +9,7 @@ import msgspec
 
 from onyx.base.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.peer.liveness import Liveness
-from onyx.peer.router.reception import Reception
+from onyx.peer.router.router import Reception
 from onyx.peer.tags import tags_of
 from onyx.reports.codes import CODE
 from onyx.settings import Settings

@@ -17,7 +17,7 @@ from onyx.peer.context import Context
 from onyx.peer.event_queue import EventQueue
 from onyx.peer.group_telemetry import GroupTelemetry
 from onyx.peer.lease import Lease
-from onyx.requests.desk import Desk
+from onyx.requests.mailboxes import MailboxRegistry
 from onyx.transport.interface import Transport
 
 EVENTS_MAX = 10_000
@@ -38,7 +38,7 @@ class Life(msgspec.Struct, frozen=True):
     background: Background
     """Runs what may block."""
     telemetry: GroupTelemetry
-    desk: Desk
+    mailboxes: MailboxRegistry
     """Where requests of clients are handed over to inputs."""
     replace_peer: Callable[[PeerId], None]
     """Gives up a virtual peer and offers a new one in its place."""
@@ -64,6 +64,6 @@ def new_life(
         Lease(context.clock, log),
         Background(log.group),
         GroupTelemetry(log.group, context.metrics, context.recorder),
-        Desk(),
+        MailboxRegistry(),
         replace_peer,
     )

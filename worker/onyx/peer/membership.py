@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable
 
 from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, describe
-from onyx.gateway.front import Front
+from onyx.gateway.gateway import Gateway
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.actions import Left
@@ -49,7 +49,7 @@ class PeerGroup:
         context: Context,
         open_log: LogFactory,
         open_transport: TransportFactory,
-        front: Front | None = None,
+        gateway: Gateway | None = None,
         endpoint: Endpoint | None = None,
     ) -> None:
         """
@@ -57,11 +57,11 @@ class PeerGroup:
             context: the process.
             open_log: opens the log for one incarnation.
             open_transport: opens the transport for one incarnation.
-            front: takes requests over HTTP as long as the group lives, which closes it.
+            gateway: takes requests over HTTP as long as the group lives, which closes it.
             endpoint: says how the group is until it is stopped, which closes it.
         """
         self._endpoint = endpoint
-        self._front = front
+        self._gateway = gateway
         self._context = context
         self._open_log = open_log
         self._open_transport = open_transport
@@ -79,8 +79,8 @@ class PeerGroup:
         """Join the cluster, on a thread of its own."""
         if self._endpoint is not None:
             self._endpoint.follow(self)
-        if self._front is not None:
-            self._front.start()
+        if self._gateway is not None:
+            self._gateway.start()
         self._thread.start()
 
     def add_peers(self, count: int) -> list[PeerId]:
@@ -168,7 +168,7 @@ class PeerGroup:
     @property
     def http_port(self) -> int | None:
         """Where requests over HTTP are taken; None: nowhere."""
-        return None if self._front is None else self._front.port
+        return None if self._gateway is None else self._gateway.port
 
     @property
     def metrics_port(self) -> int | None:
@@ -207,8 +207,8 @@ class PeerGroup:
             self._live()
         finally:
             self._liveness.forget(Watched.REQUESTS)
-            if self._front is not None:
-                self._front.close()
+            if self._gateway is not None:
+                self._gateway.close()
             self._context.reception.loop.close()
 
     def _live(self) -> None:

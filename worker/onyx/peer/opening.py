@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from onyx.base.seams import SystemClock
-from onyx.gateway.front import open_front
-from onyx.gateway.states import States
+from onyx.gateway.gateway import open_gateway
+from onyx.gateway.states import States, tokens_of_states
 from onyx.ids import GroupId
 from onyx.log.zookeeper.dialler import zookeeper_certificates
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
@@ -16,7 +16,6 @@ from onyx.peer.context import new_context
 from onyx.peer.endpoint import Endpoint
 from onyx.peer.liveness import Watched
 from onyx.peer.membership import LogFactory, PeerGroup, TransportFactory
-from onyx.plugins.requests.token_options import tokens_of_states
 from onyx.reports.codes import CODE
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
@@ -88,7 +87,7 @@ def open_peer_group(
         undo.callback(endpoint.close)
         announced = {**endpoint.site, **(site or {}), **({CODE: code} if code else {})}
         context = new_context(settings, resolver, endpoint.metrics, announced, recorder=recorder)
-        front = open_front(
+        gateway = open_gateway(
             settings,
             context.reception,
             context.reception.loop,
@@ -99,7 +98,7 @@ def open_peer_group(
             states,
         )
         undo.pop_all()
-    group = PeerGroup(context, open_log, open_transport, front, endpoint)
+    group = PeerGroup(context, open_log, open_transport, gateway, endpoint)
     group.start()
     return group
 

@@ -36,10 +36,10 @@ if TYPE_CHECKING:  # clients and the operator read options of plugins, and need 
     import pyarrow as pa
 
     from onyx.flow.segment import Segment
-    from onyx.requests.desk import Desk
+    from onyx.requests.mailboxes import MailboxRegistry
     from onyx.storage.interface import BlobStore
 
-DESK = OnDemand[Callable[[], "Desk"]]("onyx.requests.desk:Desk")
+MAILBOXES = OnDemand[Callable[[], "MailboxRegistry"]]("onyx.requests.mailboxes:MailboxRegistry")
 
 
 class SealProgress(msgspec.Struct, frozen=True):
@@ -155,7 +155,7 @@ class PluginContext(msgspec.Struct, frozen=True):
     begins_after: Callable[[], OldJournal | None] = lambda: None
     """The journal of the job that this one upgrades, if this input begins anew all the same
     (`initialize`). Blocks. Safe from any thread."""
-    desk: Desk = field(default_factory=lambda: DESK.load()())
+    mailboxes: MailboxRegistry = field(default_factory=lambda: MAILBOXES.load()())
     """Where the requests of clients to this process are handed over."""
     answers: bool = False
     """Whether segments of requests may come: what an output refuses when it is written is the

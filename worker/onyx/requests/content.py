@@ -1,19 +1,33 @@
-"""Segments of a request: decoded, and refused where they could not travel.
+"""Segments of a request: decoded, refused where they could not travel, and dealt to partitions.
 
 Whoever sends is a stranger. So bytes are checked before anything is made of them, and each segment
 as one of a function of the job would be. What is wrong with a segment is said by its number, so
 that a client can send the others.
+
+A body of some megabytes takes seconds to look through, and the event loop serves all clients. So
+large ones wait for one of few threads: their clients wait for each other, and nobody else does.
+Small ones stay on the loop, because a thread costs more than they do.
+
+Makes segments of the bodies of requests, large ones on a thread.
+
+A body of some megabytes takes seconds to look through, and the event loop serves all clients. So
+large ones wait for one of few threads: their clients wait for each other, and nobody else does.
+Small ones stay on the loop, because a thread costs more than they do.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from onyx.base.structs import UNREADABLE, json_values
 from onyx.codec import columns as columns_codec
@@ -22,11 +36,16 @@ from onyx.codec.msgpack_values import has_more_values
 from onyx.codec.refusals import refused
 from onyx.codec.refused_rows import refused_rows
 from onyx.errors import SegmentError
-from onyx.flow.batch import Segments, format_of
+from onyx.flow.batch import Indices, Segments, format_of, take
 from onyx.flow.columns.record_batch import Columns, join
+from onyx.flow.groups.getters import key_getter
+from onyx.flow.groups.grouping import Grouping
+from onyx.flow.groups.hashes import text_hash
 from onyx.flow.segment import Segment
-from onyx.requests.append import Form, Payload
-from onyx.requests.request import SEGMENTS_MAX
+from onyx.flow.segment_failure import Refusal
+from onyx.ledger.outcomes import Outcomes
+from onyx.model.job import CatalogEntry
+from onyx.requests.request import SEGMENTS_MAX, Form, Payload
 
 DIGEST_BYTES = 16
 VALUES_MAX = 500_000
@@ -36,9 +55,9 @@ LARGE_BYTES = 262_144
 """The size from which segments in JSON or MessagePack are made on a thread, not on the event loop.
 """
 REFUSED_SHOWN_MAX = 100
+DECODING_THREADS = 2
 _array = msgspec.json.Decoder(list[dict[str, Any]])
 _line = msgspec.json.Decoder(dict[str, Any])
-_WRONG = UNREADABLE
 
 
 class Refused(SegmentError):
@@ -47,6 +66,27 @@ class Refused(SegmentError):
     def __init__(self, message: str, rows: Mapping[int, str] | None = None) -> None:
         super().__init__(message)
         self.rows = dict(rows or {})
+
+
+class Decoding:
+    """Makes segments of the bodies of requests, awaited on the loop of the router."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(DECODING_THREADS, "onyx-decoding")
+
+    async def decoded(self, payload: Payload) -> tuple[Segments, bytes]:
+        """The segments of a payload and its digest. Raises Refused as `segments_of` does."""
+        if not is_large(payload):
+            return _decoded(payload)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _decoded, payload)
+
+    def stop(self) -> None:
+        """Begin nothing more. Does not wait."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _decoded(payload: Payload) -> tuple[Segments, bytes]:
+    return segments_of(payload), digest_of(payload)
 
 
 def digest_of(payload: Payload) -> bytes:
@@ -65,7 +105,7 @@ def segments_of(payload: Payload) -> Segments:
         segments = _READ[payload.form](payload.data)
     except Refused:
         raise
-    except (SegmentError, *_WRONG) as error:
+    except (SegmentError, *UNREADABLE) as error:
         raise Refused(f"the request holds no segments as {payload.form}: {error}") from error
     if not len(segments):
         raise Refused("the request holds no segments")
@@ -98,6 +138,53 @@ def _of_columns(columns: Columns) -> Payload:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return Payload(Form.ARROW, sink.getvalue().to_pybytes())
+
+
+def partition_of(request_id: str, partitions: int) -> int:
+    """Where a request goes: the same under the same id, or it would not be recognized."""
+    return text_hash(request_id.encode()) % partitions
+
+
+class Portion(NamedTuple):
+    """The segments of a request that go to one partition, in order."""
+
+    segments: Segments
+    numbers: Indices | None = None
+    """Numbers of the segments in the request; None: all are there."""
+
+    def numbered(self, outcomes: Outcomes) -> Outcomes:
+        """What became of them, by their numbers in the request."""
+        if self.numbers is None or not outcomes.failures:
+            return outcomes
+        failures = tuple(
+            each if each.segment is None else each._replace(segment=int(self.numbers[each.segment]))
+            for each in outcomes.failures
+        )
+        return replace(outcomes, failures=failures)
+
+
+def parts_of(segments: Segments, key: str | None, home: int, partitions: int) -> dict[int, Portion]:
+    """The segments of each partition.
+
+    Args:
+        key: segments with the same value of it go to the same partition; None: all go home.
+        home: the partition of the request's id.
+
+    Raises:
+        Refused: a segment has no such key, or one that nothing can be grouped by.
+    """
+    if key is None or partitions == 1:
+        return {home: Portion(segments)}
+    entry = CatalogEntry(name="requests", type="function", group_by_key=key)
+    getter = key_getter(entry, _no_function)
+    assert getter is not None, "the entry has a key"
+    try:
+        hashes = Grouping(getter, entry).hashes_of(segments)
+    except Refusal as error:
+        raise Refused(f"partitionKey {key!r}: {error}") from error
+    numbers = (hashes % np.uint64(partitions)).astype(np.intp)
+    found = {int(number): np.flatnonzero(numbers == number) for number in np.unique(numbers)}
+    return {number: Portion(take(segments, rows), rows) for number, rows in found.items()}
 
 
 def _check(segments: Segments) -> None:
@@ -152,3 +239,7 @@ _READ: Mapping[Form, Callable[[bytes], Segments]] = {
     Form.ARROW: _arrow,
     Form.MSGPACK: _msgpack,
 }
+
+
+def _no_function(name: str) -> Callable[..., Any]:
+    raise AssertionError(f"a key is no function: {name}")

@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from onyx.base.structs import prepared
-from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S_MAX
-from onyx.requests.writes import WRITE_CHARACTERS_MAX
+from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S_MAX, WRITE_CHARACTERS_MAX
 from onyx.spark_source.options import converted
 
 TIMEOUT_S = 300.0

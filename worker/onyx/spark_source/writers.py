@@ -3,7 +3,7 @@
 Spark may run a part of a query again, with other rows in the same partition, and a batch in other
 partitions. So neither a partition nor what is in it names rows that are the same again. Each run of
 a part therefore holds its rows in the cluster under a name of its own, and Spark's commit, which
-names one run of each part, has them taken (`onyx.requests.writes`). A batch that is committed again
+names one run of each part, has them taken (`requests.request`). A batch that is committed again
 stays what it was.
 
 A stream is known by the id in its checkpoint, and a batch by its number. Spark tells both to the
@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 )
 
 from onyx.errors import UserError
-from onyx.requests.writes import BatchOfWrite, Commit, Held, Writer
+from onyx.requests.request import BatchOfWrite, Commit, HeldRequest, WriterOfBatch
 from onyx.settings import from_environment
 from onyx.spark_source.errors import in_one_line
 from onyx.spark_source.requests import requests_of
@@ -66,7 +66,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
     """What one run of a part holds."""
 
     batch: BatchOfWrite
-    writer: Writer
+    writer: WriterOfBatch
 
 
 class JobWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -134,8 +134,8 @@ def _hold(
     name, count = uuid.uuid4().hex, 0
     with target.appender() as appender:
         for count, request in enumerate(requests_of(rows, options.batch_rows), 1):
-            appender.hold(request, Held(batch, name, count - 1), options.timeout)
-    return Written(batch, Writer(name, count))
+            appender.hold(request, HeldRequest(batch, name, count - 1), options.timeout)
+    return Written(batch, WriterOfBatch(name, count))
 
 
 def _commit(

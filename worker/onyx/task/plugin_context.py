@@ -35,7 +35,7 @@ def context_in_process(
         data_dir=services.settings.data_dir,
         spark_master=services.settings.spark_master,
         tracked="at-most-once" not in (job.guarantee, entry.guarantee),
-        desk=services.desk,
+        mailboxes=services.mailboxes,
         durable_store=partial(services.state_store, durable=True),
         output_of=partial(output_of, services),
         journal_of=partial(journal_of, services),

@@ -17,7 +17,7 @@ from onyx.model.job import Job
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
-from onyx.requests.desk import Desk
+from onyx.requests.mailboxes import MailboxRegistry
 from onyx.settings import Settings
 from onyx.spark.child.request import StageRunner
 from onyx.spark.driver.request import QueryRequest
@@ -38,7 +38,7 @@ class Services(Protocol):
     clock: Clock
     transport: Transport
     recorder: Recording
-    desk: Desk
+    mailboxes: MailboxRegistry
     """Where requests of clients to this process are handed over."""
     stage_runner: StageRunner
     """Runs stages of Spark."""

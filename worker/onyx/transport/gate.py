@@ -17,7 +17,7 @@ import grpc
 
 from onyx.base.seams import Clock
 from onyx.ids import GroupId
-from onyx.requests.caller import Caller
+from onyx.requests.request import Caller
 from onyx.requests.tokens import KEY, bearer
 from onyx.telemetry.labels import Refusal
 from onyx.tls.files import CertificateFiles

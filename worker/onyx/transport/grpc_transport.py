@@ -14,8 +14,7 @@ from onyx.base.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.errors import InvariantViolated
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
-from onyx.requests.append import Append
-from onyx.requests.request import Answer
+from onyx.requests.request import Answer, Append
 from onyx.requests.tokens import Tokens
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles

@@ -18,8 +18,7 @@ from onyx.base.runs import Numbers
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
-from onyx.requests.append import Append
-from onyx.requests.request import Answer
+from onyx.requests.request import Answer, Append
 from onyx.transport.counters import Counters
 from onyx.transport.lookups import Lookup
 from onyx.transport.state_queries import StateAnswer, StateQuery

@@ -13,7 +13,7 @@ from onyx.journal.journal import Journal
 from onyx.journal.names import PartitionFolder
 from onyx.plugins.journalled import partition as module
 from onyx.plugins.journalled.partition import JournalledPartition
-from onyx.plugins.requests.mailbox import Mailbox
+from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.request import Level, Request, Status
 from onyx.storage.memory import MemoryBlobStore
 
@@ -52,7 +52,7 @@ def partition(
 ) -> Iterator[JournalledPartition]:
     monkeypatch.setattr(module, "RETRY_S", 0.001)
     journal = Journal(store, PartitionFolder("job", "in", 0), 1, "one")
-    found = JournalledPartition(journal, Mailbox(ManualClock()), woken.release, 2**30, "in-0")
+    found = JournalledPartition(journal, RequestQueue(ManualClock()), woken.release, 2**30, "in-0")
     yield found
     found.close()
 
@@ -62,7 +62,7 @@ def test_a_job_that_drains_waits_for_what_is_on_its_way_to_the_journal(
 ) -> None:
     store.away = True
     mailbox = partition.feed
-    assert isinstance(mailbox, Mailbox)
+    assert isinstance(mailbox, RequestQueue)
     asked = mailbox.offer(Request("one", b"d", [{"n": 1}], Level.JOURNAL, 8))
     partition.start()
     assert store.asked.wait(PATIENCE_S)

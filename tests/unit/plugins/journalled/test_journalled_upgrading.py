@@ -20,7 +20,7 @@ from onyx.model.retention import Retention
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.other_jobs import OldJournal
 from onyx.plugins.protocol import START, Cursor, PluginContext
-from onyx.plugins.requests.mailbox import Mailbox
+from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.plugins.starting import StartAt, StartFrom
 from onyx.requests.request import Level, Request
 from onyx.storage.memory import MemoryBlobStore
@@ -96,7 +96,7 @@ def test_a_request_waits_for_its_trees_where_homes_of_others_are_known_too(
     new = journal_of(store, "v2")
     new.adopt(read_ended(store, folder), folder, processed)
 
-    mailbox = Mailbox(ManualClock(), new.restored)
+    mailbox = RequestQueue(ManualClock(), new.restored)
     mailbox.passed(processed)
     asked = [
         mailbox.offer(Request(f"request {number}", b"d", [{"n": number}], Level.ACK, 8))

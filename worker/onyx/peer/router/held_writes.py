@@ -21,12 +21,9 @@ from onyx.journal.held import Decision, HeldBatch, Name, NotHeld
 from onyx.journal.held_room import HeldRoom
 from onyx.ledger.outcomes import failure_text
 from onyx.model.retention import JOURNAL_BYTES_MAX
-from onyx.peer.router.decoding import Decoding
 from onyx.peer.router.inputs import RequestInput, RequestInputs
-from onyx.requests.append import Append
-from onyx.requests.request import Answer, Level, Status
-from onyx.requests.splitting import parts_of
-from onyx.requests.writes import Commit, Held
+from onyx.requests.content import Decoding, parts_of
+from onyx.requests.request import Answer, Append, Commit, HeldRequest, Level, Status
 from onyx.storage.interface import BlobStore
 
 T = TypeVar("T")
@@ -63,7 +60,9 @@ class HeldWrites:
         self._rooms: dict[tuple[str, str], HeldRoom] = {}
         self._threads = ThreadPoolExecutor(THREADS, "onyx-held-writes")
 
-    async def answer(self, found: RequestInput, append: Append, write: Held | Commit) -> Answer:
+    async def answer(
+        self, found: RequestInput, append: Append, write: HeldRequest | Commit
+    ) -> Answer:
         """The answer to a request of a write. Raises what the router answers for."""
         stopped = self._inputs.stopped(found)
         if stopped is not None:
@@ -71,7 +70,7 @@ class HeldWrites:
         if self._inputs.drains(found):
             reason = f"job {found.job} drains: it takes nothing new"
             return Answer(Status.UNAVAILABLE, reason)
-        if isinstance(write, Held):
+        if isinstance(write, HeldRequest):
             return await self._hold(found, append, write)
         return await self._commit(found, append, write)
 
@@ -79,7 +78,7 @@ class HeldWrites:
         """Begin nothing more. Does not wait."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _hold(self, found: RequestInput, append: Append, held: Held) -> Answer:
+    async def _hold(self, found: RequestInput, append: Append, held: HeldRequest) -> Answer:
         # What cannot be taken is refused now: it could not be when the batch is committed.
         segments, _ = await self._decoding.decoded(append.payload)
         parts_of(segments, found.partition_key, 0, 2)
@@ -181,7 +180,7 @@ class HeldWrites:
         partitions = 1 if waits else self._inputs.partitions(found)
         return room.take(size_bytes, bytes_max * partitions)
 
-    def _batch(self, found: RequestInput, write: Held | Commit) -> HeldBatch:
+    def _batch(self, found: RequestInput, write: HeldRequest | Commit) -> HeldBatch:
         return HeldBatch(self._store(), self._inputs.versions(found), found.task, write.batch)
 
     async def _blocking(self, work: Callable[[], T]) -> T:

@@ -13,8 +13,8 @@ from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.peer.work.running_tasks import RunningTasks
-from onyx.requests.append import Append
 from onyx.requests.request import Answer as RequestAnswer
+from onyx.requests.request import Append
 from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Query, Returns
 from onyx.transport.lookups import Lookup

@@ -94,7 +94,7 @@ class TaskServices:
         self.settings = context.settings
         self.clock = context.clock
         self.recorder = context.recording
-        self.desk = life.desk
+        self.mailboxes = life.mailboxes
         self.log = life.log
         self.transport = life.transport
         self.permitted = life.lease.permitted

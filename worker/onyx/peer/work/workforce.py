@@ -9,10 +9,8 @@ from functools import partial
 from onyx.peer.events import Answer
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
-from onyx.peer.router.access import InputTokens
-from onyx.peer.router.inputs import RequestInputs
-from onyx.peer.router.reception import NOBODY
-from onyx.peer.router.router import RequestRouter
+from onyx.peer.router.inputs import InputTokens, RequestInputs
+from onyx.peer.router.router import NOBODY, RequestRouter
 from onyx.peer.work.deliveries import Deliveries
 from onyx.peer.work.holding import Holding
 from onyx.peer.work.job_checker import JobChecker
@@ -20,9 +18,8 @@ from onyx.peer.work.running_tasks import RunningTasks
 from onyx.peer.work.task_services import TaskServices
 from onyx.peer.work.task_threads import TaskThreads
 from onyx.replica.state import Replica
-from onyx.requests.append import Append
 from onyx.requests.request import Answer as RequestAnswer
-from onyx.requests.request import answered
+from onyx.requests.request import Append, answered
 
 
 class Workforce:
@@ -46,7 +43,7 @@ class Workforce:
         )
         self._router = RequestRouter(
             RequestInputs(replica, life.log, context.clock),
-            life.desk,
+            life.mailboxes,
             life.transport,
             life.background.run,
             context.randomness,

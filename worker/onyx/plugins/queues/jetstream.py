@@ -30,11 +30,11 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from onyx.base.event_loop import EventLoop
 from onyx.errors import Unavailable
 from onyx.plugins.options import task_error, variable_of
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.queues.decoding import Added, MessageDecoder
-from onyx.plugins.queues.event_loop import EventLoop
 from onyx.plugins.queues.options import NatsOptions
 from onyx.plugins.queues.secrets import password_of
 from onyx.plugins.sources.live import LiveInput, live_input

@@ -19,10 +19,9 @@ from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.options import option_error, variable_of
 from onyx.plugins.protocol import Cursor, Input, PluginContext
-from onyx.plugins.requests.mailbox import Mailbox
 from onyx.plugins.requests.options import RequestsOptions
-from onyx.plugins.requests.token_options import tokens_of
-from onyx.requests.desk import Address, Desk
+from onyx.plugins.requests.request_queue import RequestQueue
+from onyx.requests.mailboxes import Address, MailboxRegistry
 
 
 def requests_input(context: PluginContext, options: RequestsOptions) -> RequestsInput:
@@ -36,7 +35,7 @@ def requests_input(context: PluginContext, options: RequestsOptions) -> Requests
         variable_of(context, "tokenEnv", options.token_env)
     if options.token_file is not None:
         context.located(options.token_file)
-    tokens = tokens_of(options, context.rights, context.data_dir, context.clock, os.environ)
+    tokens = options.tokens(context.rights, context.data_dir, context.clock, os.environ)
     if tokens.wanted and not tokens.known():
         what = f"names {options.token_file!r}, which cannot be read or holds no token"
         raise option_error(context, "tokenFile", what)
@@ -56,7 +55,7 @@ class RequestsInput(Input):
             context,
             options.partitions,
             options.journal_bytes_max,
-            partial(_open_mailbox, context, options),
+            partial(_open_queue, context, options),
             options.retention,
         )
         self.allocate = self._partitions.allocate
@@ -79,24 +78,24 @@ class RequestsInput(Input):
         self._partitions.close()
 
 
-class DeskMailbox(Mailbox):
-    """A mailbox that is at the desk while it is open."""
+class RegisteredQueue(RequestQueue):
+    """A queue that is the mailbox of its partition while it is open."""
 
-    def at(self, desk: Desk, address: Address) -> None:
+    def at(self, registry: MailboxRegistry, address: Address) -> None:
         """Take the requests for this address."""
-        self._desk, self._address = desk, address
-        desk.open(address, self)
+        self._registry, self._address = registry, address
+        registry.open(address, self)
 
     def close(self, error: OnyxError | None) -> None:
-        """Leave the desk."""
-        self._desk.close(self._address, self)
+        """Take no requests for the address any more."""
+        self._registry.close(self._address, self)
         super().close(error)
 
 
-def _open_mailbox(
+def _open_queue(
     context: PluginContext, options: RequestsOptions, partition: str, journal: Journal
-) -> Mailbox:
-    mailbox = DeskMailbox(
+) -> RequestQueue:
+    queue = RegisteredQueue(
         context.clock,
         journal.restored,
         options.remember_requests,
@@ -104,5 +103,5 @@ def _open_mailbox(
         context.tracked,
         context.task,
     )
-    mailbox.at(context.desk, Address(context.job, context.task, int(partition)))
-    return mailbox
+    queue.at(context.mailboxes, Address(context.job, context.task, int(partition)))
+    return queue

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from onyx.errors import Problem
 from onyx.plugins.journalled.options import JournalOptions
 from onyx.plugins.starting import StartFrom, wrong_start
+
+if TYPE_CHECKING:  # options are also checked where Arrow is not installed
+    from onyx.base.seams import Clock
+    from onyx.requests.tokens import Tokens
+    from onyx.rights import Rights
 
 
 class RequestsOptions(JournalOptions, frozen=True):
@@ -49,3 +54,16 @@ class RequestsOptions(JournalOptions, frozen=True):
         for option, name in (("tokenFile", self.token_file), ("tokenEnv", self.token_env)):
             if name == "":
                 yield Problem(option, "is empty", "leave it out for an input that is open to all")
+
+    def tokens(self, rights: Rights, data_dir: str, clock: Clock, env: Mapping[str, str]) -> Tokens:
+        """The tokens that a worker has for them. What the job may not name holds none."""
+        from onyx.requests.tokens import Tokens
+        from onyx.storage.opening import absolute
+
+        path = self.token_file and absolute(self.token_file, data_dir)
+        if path is not None and rights.why_not_path(path) is not None:
+            return Tokens(clock, value="")
+        value = self.token_env
+        if value is not None:
+            value = "" if rights.why_not_variable(value) else env.get(value, "")
+        return Tokens(clock, path, value)

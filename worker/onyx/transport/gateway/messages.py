@@ -8,17 +8,26 @@ from google.protobuf.message import DecodeError
 from onyx.codec.returns import decode_returns, encode_returns
 from onyx.errors import SegmentError
 from onyx.ledger.outcomes import NOTHING, FailedSegment, Outcomes
-from onyx.requests.append import Append, Form, Part, Payload
-from onyx.requests.caller import NOBODY, Caller
-from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level, Status
-from onyx.requests.writes import (
+from onyx.requests.request import (
     BATCH_MAX,
+    ID_CHARACTERS_MAX,
+    NOBODY,
+    TIMEOUT_S,
+    TIMEOUT_S_MAX,
     WRITE_CHARACTERS_MAX,
     WRITERS_MAX,
+    Answer,
+    Append,
     BatchOfWrite,
+    Caller,
     Commit,
-    Held,
-    Writer,
+    Form,
+    HeldRequest,
+    Level,
+    PartOfRequest,
+    Payload,
+    Status,
+    WriterOfBatch,
 )
 from onyx.wire.v1 import requests_pb2 as pb
 
@@ -92,7 +101,7 @@ def decode_append(data: bytes) -> Append:
         raise SegmentError(f"names of a request have at most {NAME_CHARACTERS_MAX} characters")
     part, caller = None, NOBODY
     if message.HasField("part"):
-        part = Part(message.part.partition, message.part.digest)
+        part = PartOfRequest(message.part.partition, message.part.digest)
         caller = Caller(message.part.token)
     return Append(
         job=message.job,
@@ -110,8 +119,8 @@ def decode_append(data: bytes) -> Append:
     )
 
 
-def _encode_write(write: Held | Commit | None, message: pb.AppendRequest) -> None:
-    if isinstance(write, Held):
+def _encode_write(write: HeldRequest | Commit | None, message: pb.AppendRequest) -> None:
+    if isinstance(write, HeldRequest):
         held = message.held
         held.write, held.batch = write.batch
         held.writer, held.number = write.writer, write.number
@@ -121,17 +130,17 @@ def _encode_write(write: Held | Commit | None, message: pb.AppendRequest) -> Non
             message.commit.writers.add(name=name, requests=requests)
 
 
-def _write_of(message: pb.AppendRequest) -> Held | Commit | None:
+def _write_of(message: pb.AppendRequest) -> HeldRequest | Commit | None:
     """Raises SegmentError: it cannot be meant."""
     if message.HasField("held"):
         held = message.held
-        return Held(_batch_of(held.write, held.batch), held.writer, held.number)
+        return HeldRequest(_batch_of(held.write, held.batch), held.writer, held.number)
     if not message.HasField("commit"):
         return None
     commit = message.commit
     if len(commit.writers) > WRITERS_MAX:
         raise SegmentError(f"a commit names at most {WRITERS_MAX:,} writers")
-    writers = tuple(Writer(each.name, each.requests) for each in commit.writers)
+    writers = tuple(WriterOfBatch(each.name, each.requests) for each in commit.writers)
     return Commit(_batch_of(commit.write, commit.batch), writers)
 
 

@@ -18,9 +18,7 @@ import grpc
 from msgspec.structs import replace
 
 from onyx.errors import SegmentError
-from onyx.requests.append import Append
-from onyx.requests.caller import Caller
-from onyx.requests.request import Answer, Status
+from onyx.requests.request import Answer, Append, Caller, Status
 from onyx.telemetry.labels import Refusal
 from onyx.transport.gate import Gate
 from onyx.transport.gateway.messages import decode_append, encode_answer

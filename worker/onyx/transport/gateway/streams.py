@@ -16,8 +16,7 @@ import grpc
 from msgspec.structs import replace
 
 from onyx.errors import SegmentError
-from onyx.requests.append import Append
-from onyx.requests.request import Answer, Status, answered
+from onyx.requests.request import Answer, Append, Status, answered
 from onyx.requests.tokens import metadata_of
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles

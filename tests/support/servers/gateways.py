@@ -10,38 +10,38 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.servers.fake_requests import FakeRequests
 
+from onyx.base.event_loop import EventLoop
 from onyx.base.seams import SystemClock
-from onyx.gateway.front import Front, open_front
-from onyx.gateway.loop import Loop
+from onyx.gateway.gateway import Gateway, open_gateway
 from onyx.settings import HttpSettings, Settings
 from onyx.telemetry.interface import NULL_GROUP
 
-Make = Callable[..., Front]
+Make = Callable[..., Gateway]
 
 
 @contextlib.contextmanager
-def fronts(requests: FakeRequests) -> Iterator[Make]:
-    loop, opened = Loop(), []
+def gateways(requests: FakeRequests) -> Iterator[Make]:
+    loop, opened = EventLoop("onyx-requests"), []
 
-    def make(**http: Any) -> Front:
+    def make(**http: Any) -> Gateway:
         found = Settings(http=replace(HttpSettings(port=0), **http))
-        front = open_front(found, requests, loop, SystemClock(), NULL_GROUP)
-        assert front is not None
-        front.start()
-        opened.append(front)
-        return front
+        gateway = open_gateway(found, requests, loop, SystemClock(), NULL_GROUP)
+        assert gateway is not None
+        gateway.start()
+        opened.append(gateway)
+        return gateway
 
     try:
         yield make
     finally:
         requests.hold = False
-        for front in opened:
-            front.close()
+        for gateway in opened:
+            gateway.close()
         loop.close()
 
 
-def connected(front: Front) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", front.port), timeout=10)
+def connected(gateway: Gateway) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", gateway.port), timeout=10)
 
 
 def answers(connection: socket.socket) -> bytes:

@@ -2,17 +2,24 @@
 
 Their times are looked at together: a timer for each would cost more than the request. So an answer
 that a request has timed out may be late by `LOOK_INTERVAL_S`.
+
+What functions give back for a request, as its caller gets it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from onyx.base.event_loop import EventLoop
 from onyx.base.seams import Clock
-from onyx.gateway.loop import Loop
+from onyx.errors import OnyxError, contained
+from onyx.functions.returning import LOST
+from onyx.ledger.returns import Part
 from onyx.requests.request import Answer, Status
 
 LOOK_INTERVAL_S = 0.2
@@ -28,7 +35,7 @@ class _Waiting(NamedTuple):
 class WaitingAnswers:
     """Safe from any thread."""
 
-    def __init__(self, loop: Loop, clock: Clock) -> None:
+    def __init__(self, loop: EventLoop, clock: Clock) -> None:
         """`loop` is where it is looked which of them are due."""
         self._loop = loop
         self._clock = clock
@@ -84,3 +91,40 @@ def timed_out(timeout_s: float, why: str = "") -> Answer:
     """The answer when the time of a request is over, with what kept it."""
     what = f"no answer within {timeout_s:g} s"
     return Answer(Status.TIMED_OUT, f"{what}: {why}" if why else what)
+
+
+Resolve = Callable[[str], Callable[..., Any]]
+
+
+def needs_user_code(parts: Mapping[str, Part]) -> bool:
+    """Whether a function of the user's puts values together."""
+    return any(":" in part.aggregator for part in parts.values())
+
+
+def with_values(answer: Answer, keys: Iterable[str], resolve: Resolve) -> Answer:
+    """The answer with a value, or the reason why there is none, for each key.
+
+    Args:
+        keys: what functions of the job may give back.
+        resolve: gives the function of the user's that puts values together, from a list of them.
+    """
+    values: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    if answer.values_lost:
+        # What is known is a part of it, or may be.
+        return replace(answer, parts={}, values_lost=False, errors=dict.fromkeys(keys, LOST))
+    for key, part in sorted(answer.parts.items()):
+        if part.error:
+            errors[key] = part.error
+            continue
+        try:
+            values[key] = _value(part, resolve)
+        except OnyxError as error:
+            errors[key] = str(error)
+        except BaseException as error:
+            errors[key] = str(contained(error, part.aggregator))
+    return replace(answer, values=values, parts={}, errors=errors)
+
+
+def _value(part: Part, resolve: Resolve) -> Any:
+    return resolve(part.aggregator)(part.value) if ":" in part.aggregator else part.value

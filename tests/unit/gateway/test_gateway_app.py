@@ -15,8 +15,7 @@ from tests.support.servers.fake_requests import FakeRequests
 
 from onyx.gateway.app import App
 from onyx.ledger.outcomes import FailedSegment, Outcomes, plain
-from onyx.requests.append import Form
-from onyx.requests.request import Answer, Level, Status
+from onyx.requests.request import Answer, Form, Level, Status
 from onyx.rights import of_its_author
 from onyx.settings import HttpSettings, Settings
 from onyx.telemetry.catalog import HTTP_SERVED, HTTP_SERVED_SECONDS, Metric

@@ -20,12 +20,11 @@ from tests.support.examples import examples
 from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.fake_requests import FakeRequests
-from tests.support.servers.fronts import Make, answer, answers, connected, fronts
+from tests.support.servers.gateways import Make, answer, answers, connected, gateways
 
 from onyx.errors import SettingsError, Unavailable
-from onyx.gateway.front import Front
-from onyx.requests.append import Append
-from onyx.requests.request import Answer, Status
+from onyx.gateway.gateway import Gateway
+from onyx.requests.request import Answer, Append, Status
 from onyx.serving import connection as connections
 from onyx.serving import server as servers
 
@@ -41,12 +40,12 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def made(requests: FakeRequests) -> Iterator[Make]:
-    with fronts(requests) as make:
+    with gateways(requests) as make:
         yield make
 
 
-def works(front: Front) -> bool:
-    with connected(front) as connection:
+def works(gateway: Gateway) -> bool:
+    with connected(gateway) as connection:
         connection.sendall(WHOLE)
         return answer(connection).startswith(b"HTTP/1.1 200")
 
@@ -123,32 +122,32 @@ def test_a_port_that_is_taken_is_said(made: Make):
     ],
 )
 def test_garbage_ends_its_connection_and_nothing_else(made: Make, data: bytes):
-    front = made()
-    with connected(front) as connection:
+    gateway = made()
+    with connected(gateway) as connection:
         connection.sendall(data)
         assert answers(connection).startswith(b"HTTP/1.1 400")
-    assert works(front)
+    assert works(gateway)
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=60), st.sampled_from([WHOLE, HEAD])), max_size=5))
 def test_whatever_strangers_send_others_are_served(parts: list[bytes]) -> None:
     requests = FakeRequests()
-    with fronts(requests) as make:
-        front = make()
-        with connected(front) as connection, contextlib.suppress(ConnectionError):
+    with gateways(requests) as make:
+        gateway = make()
+        with connected(gateway) as connection, contextlib.suppress(ConnectionError):
             connection.sendall(b"".join(parts))
             connection.shutdown(socket.SHUT_WR)
-        assert works(front)
+        assert works(gateway)
 
 
 def test_a_head_without_end_is_cut(made: Make):
-    front = made()
-    with connected(front) as connection, contextlib.suppress(ConnectionError):
+    gateway = made()
+    with connected(gateway) as connection, contextlib.suppress(ConnectionError):
         for _ in range(1_000):
             connection.sendall(b"POST / HTTP/1.1\r\n" + b"x: y\r\n" * 1_000)
         pytest.fail("it went on reading")
-    assert works(front)
+    assert works(gateway)
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /jobs", b"\r\n"])
@@ -165,10 +164,10 @@ def test_an_idle_client_cannot_stay_by_dripping_line_ends(
     made: Make, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 0.05)
-    front = made()
+    gateway = made()
 
     def cut_while_it_drips() -> bool:
-        with connected(front) as connection:
+        with connected(gateway) as connection:
             connection.sendall(WHOLE)
             if not connection.recv(65_536):  # it was slower than the time that it has
                 return False
@@ -179,44 +178,44 @@ def test_an_idle_client_cannot_stay_by_dripping_line_ends(
 
 
 def test_a_client_that_drips_its_body_is_cut(made: Make, requests: FakeRequests):
-    front = made(body_timeout_s=0.05)
-    with connected(front) as connection:
+    gateway = made(body_timeout_s=0.05)
+    with connected(gateway) as connection:
         connection.sendall(HEAD + b"content-length: 100\r\n\r\n{")
         assert answers(connection).startswith(b"HTTP/1.1 408")
     assert not requests.appended
 
 
 def test_a_body_without_end_is_answered_and_then_cut(made: Make):
-    front = made(body_bytes_max=1_000)
-    with connected(front) as connection:
+    gateway = made(body_bytes_max=1_000)
+    with connected(gateway) as connection:
         connection.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"fff\r\n" + b" " * 4_095)
         assert answer(connection).startswith(b"HTTP/1.1 413")
         with contextlib.suppress(ConnectionError):
             for _ in range(10_000):
                 connection.sendall(b"\r\nfff\r\n" + b" " * 4_095)
             pytest.fail("it went on reading")
-    assert works(front)
+    assert works(gateway)
 
 
 def test_chunks_of_one_byte_with_long_extensions_are_cut(made: Make):
-    front = made(body_bytes_max=1_000)
-    with connected(front) as connection, contextlib.suppress(ConnectionError):
+    gateway = made(body_bytes_max=1_000)
+    with connected(gateway) as connection, contextlib.suppress(ConnectionError):
         connection.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n")
         for _ in range(10_000):
             connection.sendall(b"1;" + b"x" * 1_000 + b"\r\n \r\n")
         pytest.fail("it went on reading")
-    assert works(front)
+    assert works(gateway)
 
 
 def test_a_client_that_goes_away_gives_up_its_request(made: Make, requests: FakeRequests):
     requests.hold = True
-    front = made()
-    with connected(front) as connection:
+    gateway = made()
+    with connected(gateway) as connection:
         connection.sendall(WHOLE)
         until(lambda: len(requests.appended) == 1)
     until(lambda: requests.cancelled == 1)
     requests.hold = False
-    assert works(front)
+    assert works(gateway)
 
 
 def test_a_client_that_does_not_read_is_cut(
@@ -224,21 +223,21 @@ def test_a_client_that_does_not_read_is_cut(
 ):
     monkeypatch.setattr(connections, "ANSWER_TIMEOUT_S", 0.05)
     requests.answer = Answer(Status.INVALID, "x" * 3_000_000)
-    front = made()
-    with connected(front) as connection:
+    gateway = made()
+    with connected(gateway) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         connection.sendall(WHOLE * 4)
-        until(lambda: not front.connections)
+        until(lambda: not gateway.connections)
     requests.answer = Answer(Status.PROCESSED)
-    assert works(front)
+    assert works(gateway)
 
 
 def test_an_idle_connection_is_closed_after_its_time(made: Make):
-    front = made(idle_timeout_s=0.05)
+    gateway = made(idle_timeout_s=0.05)
 
     def answered_and_closed() -> bool:
         """Or closed before it has said anything, if this thread was slow."""
-        with connected(front) as connection:
+        with connected(gateway) as connection:
             connection.sendall(WHOLE)
             return answers(connection).startswith(b"HTTP/1.1 200")
 
@@ -246,12 +245,12 @@ def test_an_idle_connection_is_closed_after_its_time(made: Make):
 
 
 def test_for_another_connection_the_longest_idle_one_is_closed(made: Make):
-    front = made(connections_max=2)
-    with connected(front) as first, connected(front) as second:
+    gateway = made(connections_max=2)
+    with connected(gateway) as first, connected(gateway) as second:
         for each in (first, second):
             each.sendall(WHOLE)
             answer(each)
-        assert works(front)
+        assert works(gateway)
         assert answers(first) == b""
         second.sendall(WHOLE)
         assert b" 200 " in answer(second)
@@ -259,11 +258,11 @@ def test_for_another_connection_the_longest_idle_one_is_closed(made: Make):
 
 def test_without_an_idle_connection_another_one_is_closed(made: Make, requests: FakeRequests):
     requests.hold = True
-    front = made(connections_max=1)
-    with connected(front) as first:
+    gateway = made(connections_max=1)
+    with connected(gateway) as first:
         first.sendall(WHOLE)
         until(lambda: len(requests.appended) == 1)
-        with connected(front) as second:
+        with connected(gateway) as second:
             assert answers(second) == b""
         requests.hold = False
         assert b" 200 " in answer(first)
@@ -271,11 +270,11 @@ def test_without_an_idle_connection_another_one_is_closed(made: Make, requests: 
 
 def test_at_the_end_what_can_be_answered_is(made: Make, requests: FakeRequests):
     requests.hold = True
-    front = made()
-    with connected(front) as connection, connected(front) as idle:
+    gateway = made()
+    with connected(gateway) as connection, connected(gateway) as idle:
         connection.sendall(WHOLE)
         until(lambda: len(requests.appended) == 1)
-        closing = threading.Thread(target=front.close)
+        closing = threading.Thread(target=gateway.close)
         closing.start()
         assert answers(idle) == b""
         requests.hold = False
@@ -303,9 +302,9 @@ class Tls:
         context.check_hostname = False
         return context
 
-    def serial(self, front: Front) -> str:
+    def serial(self, gateway: Gateway) -> str:
         with (
-            connected(front) as raw,
+            connected(gateway) as raw,
             self.client().wrap_socket(raw) as connection,
         ):
             found = connection.getpeercert()
@@ -319,8 +318,8 @@ def tls(tmp_path: Path, authority: trustme.CA) -> Tls:
 
 
 def test_requests_are_taken_over_tls(made: Make, tls: Tls):
-    front = made(**tls.given)
-    client = HTTPSConnection("127.0.0.1", front.port, timeout=10, context=tls.client())
+    gateway = made(**tls.given)
+    client = HTTPSConnection("127.0.0.1", gateway.port, timeout=10, context=tls.client())
     for _ in range(2):
         client.request("POST", "/jobs/orders/in", "{}", {"Content-Type": "application/json"})
         assert client.getresponse().read()
@@ -330,39 +329,39 @@ def test_requests_are_taken_over_tls(made: Make, tls: Tls):
 def test_a_new_connection_has_the_certificate_of_its_moment(
     made: Make, tls: Tls, authority: trustme.CA
 ):
-    front = made(**tls.given)
-    before = tls.serial(front)
+    gateway = made(**tls.given)
+    before = tls.serial(gateway)
     key = Path(tls.given["key_file"])
     good = key.read_bytes()
     key.write_text("not yet")
-    assert tls.serial(front) == before
+    assert tls.serial(gateway) == before
     key.write_bytes(good)
     Secret(tls.secret.folder, authority)
-    assert tls.serial(front) != before
+    assert tls.serial(gateway) != before
 
 
 def test_a_handshake_that_does_not_come_is_cut(
     made: Make, tls: Tls, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 0.05)
-    front = made(**tls.given)
-    with connected(front) as silent, connected(front) as plain:
+    gateway = made(**tls.given)
+    with connected(gateway) as silent, connected(gateway) as plain:
         plain.sendall(WHOLE)
         assert b"HTTP" not in answers(plain)
         assert answers(silent) == b""
-    until(lambda: not front.connections)
+    until(lambda: not gateway.connections)
     monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 10.0)
-    assert tls.serial(front)
+    assert tls.serial(gateway)
 
 
 def test_clients_show_a_certificate_where_that_is_asked_for(
     made: Make, tls: Tls, authority: trustme.CA
 ):
-    front = made(**tls.given, client_ca_file=str(tls.secret.folder / "ca.crt"))
+    gateway = made(**tls.given, client_ca_file=str(tls.secret.folder / "ca.crt"))
     with_certificate = tls.client()
     authority.issue_cert(WORKERS).configure_cert(with_certificate)
     for context, taken in ((with_certificate, True), (tls.client(), False)):
-        client = HTTPSConnection("127.0.0.1", front.port, timeout=10, context=context)
+        client = HTTPSConnection("127.0.0.1", gateway.port, timeout=10, context=context)
         try:
             client.request("POST", "/jobs/orders/in", "{}", {"Content-Type": "application/json"})
             assert client.getresponse().status == 200

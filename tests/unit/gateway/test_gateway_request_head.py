@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.gateway.asked import Asked, asked_by
-from onyx.gateway.replies import rejection
+from onyx.gateway.app import rejection
+from onyx.gateway.request_head import RequestHead, head_of
 from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S_MAX
 from onyx.serving.replies import Rejected
 
@@ -26,9 +26,9 @@ QUERIES = st.one_of(
 PATHS = st.one_of(st.binary(max_size=30), st.sampled_from([b"/jobs/a/b", b"/jobs/%zz/%00"]))
 
 
-def understood(scope: dict[str, Any]) -> Asked | Rejected:
+def understood(scope: dict[str, Any]) -> RequestHead | Rejected:
     try:
-        return asked_by(scope)
+        return head_of(scope)
     except Rejected as rejected:
         return rejected
 

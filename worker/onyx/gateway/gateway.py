@@ -1,4 +1,4 @@
-"""The front of a process: its server and event loop, as whoever runs the process sees them.
+"""The gateway of a process: its server for HTTP, as whoever runs the process sees it.
 
 It serves also while the group of the process connects or joins anew: clients are asked to come
 again.
@@ -11,16 +11,16 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from onyx.base.event_loop import EventLoop
 from onyx.base.seams import Clock
 from onyx.errors import SettingsError
-from onyx.gateway.loop import Loop
 from onyx.serving.listening import OF_WORKERS, listener_at
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
 from onyx.tls.server_files import ServerFiles
 
 if TYPE_CHECKING:
-    from onyx.gateway.interface import Requests
+    from onyx.gateway.app import Requests
     from onyx.gateway.states import States
     from onyx.serving.server import Server
 
@@ -28,10 +28,10 @@ CALL_TIMEOUT_S = 10.0
 VARIABLES = "ONYX_HTTP"
 
 
-class Front:
+class Gateway:
     """Listens from construction on, and answers from `start` on."""
 
-    def __init__(self, server: Server, loop: Loop) -> None:
+    def __init__(self, server: Server, loop: EventLoop) -> None:
         self._server = server
         self._loop = loop
         self._started = False
@@ -61,17 +61,17 @@ class Front:
         closed.result(CALL_TIMEOUT_S)
 
 
-def open_front(
+def open_gateway(
     settings: Settings,
     requests: Requests,
-    loop: Loop,
+    loop: EventLoop,
     clock: Clock,
     metrics: GroupMetrics,
     listener: socket.socket | None = None,
     beat: Callable[[], None] = lambda: None,
     states: States | None = None,
-) -> Front | None:
-    """The front of this process, if its settings ask for one.
+) -> Gateway | None:
+    """The gateway of this process, if its settings ask for one.
 
     Args:
         states: who answers questions about states, if they are shown.
@@ -93,4 +93,4 @@ def open_front(
     files = ServerFiles.named_by(http.cert_file, http.key_file, http.client_ca_file, VARIABLES)
     listener = listener or listener_at(http.bind_host, http.port or 0, OF_WORKERS)
     app = App(settings, requests, clock, metrics, states)
-    return Front(Server(http, app, listener, files, beat), loop)
+    return Gateway(Server(http, app, listener, files, beat), loop)

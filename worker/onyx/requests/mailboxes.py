@@ -41,7 +41,7 @@ class Mailbox(Protocol):
         ...
 
 
-class Desk:
+class MailboxRegistry:
     """The mailboxes of one process. Safe from any thread."""
 
     def __init__(self) -> None:

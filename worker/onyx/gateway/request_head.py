@@ -1,4 +1,6 @@
-"""What the head of an HTTP request asks for; pure."""
+"""What the head of an HTTP request asks for, and how a client without the right token is refused;
+pure.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,18 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from onyx.requests.append import Form
-from onyx.requests.caller import Caller
-from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Level
+from onyx.requests.request import (
+    ID_CHARACTERS_MAX,
+    TIMEOUT_S,
+    TIMEOUT_S_MAX,
+    Answer,
+    Caller,
+    Form,
+    Level,
+    Status,
+)
 from onyx.requests.tokens import bearer
-from onyx.serving.replies import Rejected
+from onyx.serving.replies import Rejected, after
 
 FORMS: Mapping[bytes, Form] = {
     b"application/json": Form.JSON_LINES,
@@ -28,10 +37,12 @@ NAME_CHARACTERS_MAX = 512
 PATHS = "POST to /jobs/JOB/INPUT"
 _ONCE = (b"authorization", b"content-length", b"content-type", b"idempotency-key")
 _UTF8 = (b"", b"utf-8", b'"utf-8"', b"utf8", b"us-ascii")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
+"""What is a number of seconds; Python takes `1_0`, spaces and digits of all scripts besides."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A request before its body."""
+class RequestHead(msgspec.Struct, frozen=True):
+    """What a request says before its body."""
 
     job: str
     """Id or name."""
@@ -46,14 +57,14 @@ class Asked(msgspec.Struct, frozen=True):
     caller: Caller
 
 
-def asked_by(scope: Mapping[str, Any]) -> Asked:
+def head_of(scope: Mapping[str, Any]) -> RequestHead:
     """What an ASGI scope asks for. Raises Rejected."""
     job, task = _path(scope)
     if scope["method"] != "POST":
         raise Rejected(405, f"{PATHS}", {"Allow": "POST"})
     headers = headers_of(scope["headers"])
     level, timeout_s = _parameters(scope["query_string"])
-    return Asked(
+    return RequestHead(
         job,
         task,
         _form(headers),
@@ -63,17 +74,6 @@ def asked_by(scope: Mapping[str, Any]) -> Asked:
         _length(headers.get(b"content-length")),
         caller_of(headers),
     )
-
-
-def _path(scope: Mapping[str, Any]) -> tuple[str, str]:
-    # Of the raw path: a name may have a slash, written as %2F.
-    parts = scope["raw_path"].decode("ascii", "replace").split("/")
-    if len(parts) not in (3, 4) or parts[:2] != ["", "jobs"]:
-        raise Rejected(404, f"there is nothing here: {PATHS}")
-    job, task = (unquote(each) for each in (*parts[2:], "")[:2])
-    if not job or max(len(job), len(task)) > NAME_CHARACTERS_MAX:
-        raise Rejected(404, f"there is no such job: {PATHS}")
-    return job, task
 
 
 def headers_of(given: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -88,26 +88,9 @@ def headers_of(given: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return headers
 
 
-def _form(headers: Mapping[bytes, bytes]) -> Form:
-    encoding = headers.get(b"content-encoding", b"identity").strip().lower()
-    if encoding != b"identity":
-        raise Rejected(415, "send the body without Content-Encoding")
-    kind, *parameters = headers.get(b"content-type", b"").lower().split(b";")
-    form = FORMS.get(kind.strip())
-    charset = dict(_pair(each) for each in parameters).get(b"charset", b"")
-    if form is None or charset not in _UTF8:
-        known = ", ".join(each.decode() for each in FORMS)
-        raise Rejected(415, f"Content-Type is one of {known}, in UTF-8")
-    return form
-
-
-_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
-"""What is a number of seconds; Python takes `1_0`, spaces and digits of all scripts besides."""
-
-
-def _pair(parameter: bytes) -> tuple[bytes, bytes]:
-    name, _, value = parameter.partition(b"=")
-    return name.strip(), value.strip()
+def caller_of(headers: Mapping[bytes, bytes]) -> Caller:
+    """Who has sent a request."""
+    return Caller(bearer(headers.get(b"authorization")), http=True)
 
 
 def parameters_of(query: bytes) -> list[tuple[str, str]]:
@@ -124,6 +107,53 @@ def parameters_of(query: bytes) -> list[tuple[str, str]]:
     if len(dict(found)) < len(found):
         raise Rejected(400, "a parameter is there twice")
     return found
+
+
+def timeout_of(value: str) -> float:
+    """Seconds that a client waits. Raises Rejected."""
+    timeout_s = float(value) if _SECONDS.fullmatch(value) else math.nan
+    if not 0 < timeout_s <= TIMEOUT_S_MAX:
+        raise Rejected(400, f"timeout is a number of seconds up to {TIMEOUT_S_MAX:g}")
+    return timeout_s
+
+
+def raise_refusal(refusal: Answer | None, token: bytes) -> None:
+    """Raises Rejected if the client was refused because of the token that it has shown."""
+    if refusal is None:
+        return
+    if refusal.status is Status.UNAUTHENTICATED:
+        challenge = 'Bearer realm="onyx"' + (', error="invalid_token"' if token else "")
+        raise Rejected(401, refusal.reason, {"WWW-Authenticate": challenge})
+    raise Rejected(503, refusal.reason, after(refusal.retry_after_s or 0))
+
+
+def _path(scope: Mapping[str, Any]) -> tuple[str, str]:
+    # Of the raw path: a name may have a slash, written as %2F.
+    parts = scope["raw_path"].decode("ascii", "replace").split("/")
+    if len(parts) not in (3, 4) or parts[:2] != ["", "jobs"]:
+        raise Rejected(404, f"there is nothing here: {PATHS}")
+    job, task = (unquote(each) for each in (*parts[2:], "")[:2])
+    if not job or max(len(job), len(task)) > NAME_CHARACTERS_MAX:
+        raise Rejected(404, f"there is no such job: {PATHS}")
+    return job, task
+
+
+def _form(headers: Mapping[bytes, bytes]) -> Form:
+    encoding = headers.get(b"content-encoding", b"identity").strip().lower()
+    if encoding != b"identity":
+        raise Rejected(415, "send the body without Content-Encoding")
+    kind, *parameters = headers.get(b"content-type", b"").lower().split(b";")
+    form = FORMS.get(kind.strip())
+    charset = dict(_pair(each) for each in parameters).get(b"charset", b"")
+    if form is None or charset not in _UTF8:
+        known = ", ".join(each.decode() for each in FORMS)
+        raise Rejected(415, f"Content-Type is one of {known}, in UTF-8")
+    return form
+
+
+def _pair(parameter: bytes) -> tuple[bytes, bytes]:
+    name, _, value = parameter.partition(b"=")
+    return name.strip(), value.strip()
 
 
 def _parameters(query: bytes) -> tuple[Level, float]:
@@ -145,14 +175,6 @@ def _level(value: str) -> Level:
         raise Rejected(400, f"ack is one of {', '.join(Level)}") from error
 
 
-def timeout_of(value: str) -> float:
-    """Seconds that a client waits. Raises Rejected."""
-    timeout_s = float(value) if _SECONDS.fullmatch(value) else math.nan
-    if not 0 < timeout_s <= TIMEOUT_S_MAX:
-        raise Rejected(400, f"timeout is a number of seconds up to {TIMEOUT_S_MAX:g}")
-    return timeout_s
-
-
 def _id(value: bytes | None) -> str:
     if value is None:
         return ""
@@ -171,8 +193,3 @@ def _length(value: bytes | None) -> int | None:
     if not value.isdigit():
         raise Rejected(400, "Content-Length is no number")
     return int(value[:20])
-
-
-def caller_of(headers: Mapping[bytes, bytes]) -> Caller:
-    """Who has sent a request."""
-    return Caller(bearer(headers.get(b"authorization")), http=True)

@@ -17,7 +17,7 @@ from onyx.errors import Unavailable, UserError
 from onyx.gateway.app import App
 from onyx.gateway.states import AskedState, ShownState, StateForm
 from onyx.keystate.selection import EVERYTHING, Place, Selection
-from onyx.requests.caller import Caller
+from onyx.requests.request import Caller
 from onyx.settings import HttpSettings, Settings, StateSettings
 from onyx.telemetry.interface import NULL_GROUP
 

@@ -14,8 +14,8 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.journal.chunk import Remembered
 from onyx.ledger.outcomes import FailedSegment, Outcomes, retried_part
 from onyx.ledger.returns import OUTCOMES, RETRIED, Part
-from onyx.plugins.requests import mailbox as module
-from onyx.plugins.requests.mailbox import Mailbox
+from onyx.plugins.requests import request_queue as module
+from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.request import Answer, Level, Request, Status
 
 
@@ -23,11 +23,11 @@ def request(id: str, *values: int, level: Level = Level.ACK, digest: bytes = b"d
     return Request(id, digest, [{"n": value} for value in values], level, 100 * len(values))
 
 
-def new(**options: object) -> Mailbox:
-    return Mailbox(ManualClock(), **options)  # type: ignore[arg-type]
+def new(**options: object) -> RequestQueue:
+    return RequestQueue(ManualClock(), **options)  # type: ignore[arg-type]
 
 
-def journalled(mailbox: Mailbox, first: int = 0) -> None:
+def journalled(mailbox: RequestQueue, first: int = 0) -> None:
     content = mailbox.take(first, 0.0)
     assert content is not None
     mailbox.appended(content)
@@ -114,7 +114,7 @@ def test_requests_of_before_a_restart_are_known() -> None:
 
 def test_ids_are_forgotten_by_number_and_by_age_but_not_before_they_are_processed() -> None:
     clock = ManualClock()
-    mailbox = Mailbox(clock, remember_requests_max=2, remember_ms=1_000)
+    mailbox = RequestQueue(clock, remember_requests_max=2, remember_ms=1_000)
     for id in "abc":
         mailbox.offer(request(id, 1))
     journalled(mailbox)
@@ -244,7 +244,7 @@ def failed(task: str = "f", error: str = "KeyError: 'who'") -> dict[str, Part]:
     return {OUTCOMES: one.part()}
 
 
-def judged(mailbox: Mailbox) -> tuple[Remembered, ...]:
+def judged(mailbox: RequestQueue) -> tuple[Remembered, ...]:
     """What the writer takes of requests that have failed, made durable."""
     content = mailbox.judged(0.0)
     assert content is not None
