@@ -18,7 +18,7 @@ from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import GroupLog, Origin
 from onyx.peer.context import new_context
 from onyx.peer.membership import PeerGroup
-from onyx.peer.router.router import NOBODY
+from onyx.peer.router.router import NOT_A_MEMBER
 from onyx.replica import machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
@@ -85,7 +85,7 @@ class Process:
         """What a client is answered over gRPC, and over HTTP."""
         assert self.handlers is not None
         append = Append("orders", "in", Payload(Form.JSON_LINES, b"{}"))
-        found = asyncio.run(self.context.reception.find("orders", "in", True, Caller()))
+        found = asyncio.run(self.context.current_router.find("orders", "in", True, Caller()))
         return [self.handlers.on_append(append).result(WAIT_S), found]
 
     def until(self, reached: Callable[[Replica], bool]) -> Replica:
@@ -156,10 +156,10 @@ def test_until_a_worker_has_read_the_log_clients_come_again(process: Process) ->
         f"{each.status}: {each.reason}" for each in process.answers() if isinstance(each, Answer)
     ]
     assert read == ["unknown: there is no job 'orders'"] * 2
-    assert process.early == [NOBODY] * 2
+    assert process.early == [NOT_A_MEMBER] * 2
     process.lose_session()
     process.until(lambda replica: len(process.early) == 4)
-    assert process.early == [NOBODY] * 4, "so it is in the next incarnation"
+    assert process.early == [NOT_A_MEMBER] * 4, "so it is in the next incarnation"
 
 
 def test_what_keeps_the_group_from_taking_part_is_told_as_it_changes(process: Process) -> None:

@@ -21,7 +21,7 @@ from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import Part
 from onyx.model.job import CatalogEntry
 from onyx.peer.router.inputs import InputTokens, Owner, RequestInput, RequestInputs
-from onyx.peer.router.router import Reception, RequestRouter
+from onyx.peer.router.router import CurrentRouter, RequestRouter
 from onyx.requests.mailboxes import Address, MailboxRegistry
 from onyx.requests.request import (
     Answer,
@@ -110,7 +110,7 @@ class Mailbox:
 
 class World:
     def __init__(self) -> None:
-        self.reception, self.mailbox = Reception(), Mailbox()
+        self.current_router, self.mailbox = CurrentRouter(), Mailbox()
         self.mailboxes = mailboxes = MailboxRegistry()
         self.clock, self.inputs = ManualClock(), Inputs()
         self.successor = Mailbox()
@@ -123,7 +123,7 @@ class World:
             self.in_background,
             random.Random(1),
             ME,
-            self.reception.loop,
+            self.current_router.loop,
             no_function,
             MemoryBlobStore,
             self.clock,
@@ -156,7 +156,7 @@ def until(done: Callable[[], bool]) -> None:
 def world() -> Iterator[World]:
     world = World()
     yield world
-    world.reception.loop.close()
+    world.current_router.loop.close()
 
 
 def test_a_request_is_answered_by_its_mailbox(world: World) -> None:
@@ -276,24 +276,24 @@ def test_a_router_that_nobody_has_used_ends_without_a_thread(world: World) -> No
 
 
 def test_without_an_incarnation_clients_come_again(world: World) -> None:
-    found = asyncio.run(world.reception.find("job", "in", True, CALLER))
-    answer = asyncio.run(world.reception.append(APPEND))
+    found = asyncio.run(world.current_router.find("job", "in", True, CALLER))
+    answer = asyncio.run(world.current_router.append(APPEND))
     assert isinstance(found, Answer)
     assert (found.status, answer.status) == (Status.UNAVAILABLE, Status.UNAVAILABLE)
 
 
 def test_the_front_learns_the_id_of_a_job_and_its_input(world: World) -> None:
-    world.reception.open(world.router)
-    assert asyncio.run(world.reception.find("job", "in", True, CALLER)) == RequestTarget(
+    world.current_router.open(world.router)
+    assert asyncio.run(world.current_router.find("job", "in", True, CALLER)) == RequestTarget(
         "job", "in"
     )
-    assert isinstance(asyncio.run(world.reception.find("other", "in", True, CALLER)), Answer)
-    world.reception.close(world.router)
-    assert isinstance(asyncio.run(world.reception.find("job", "in", True, CALLER)), Answer)
+    assert isinstance(asyncio.run(world.current_router.find("other", "in", True, CALLER)), Answer)
+    world.current_router.close(world.router)
+    assert isinstance(asyncio.run(world.current_router.find("job", "in", True, CALLER)), Answer)
 
 
 def test_a_loop_that_is_closed_takes_nothing(world: World) -> None:
-    world.reception.loop.close()
+    world.current_router.loop.close()
     assert world.router.append(APPEND).result(WAIT_S).status is Status.UNAVAILABLE
     closed = EventLoop("onyx-requests")
     closed.close()

@@ -9,7 +9,7 @@ import msgspec
 
 from onyx.base.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.peer.liveness import Liveness
-from onyx.peer.router.router import Reception
+from onyx.peer.router.router import CurrentRouter
 from onyx.peer.tags import tags_of
 from onyx.reports.codes import CODE
 from onyx.settings import Settings
@@ -31,7 +31,7 @@ class Context(msgspec.Struct, frozen=True):
     """Announced with every peer, beside the address of the transport."""
     recorder: Recorder | None = None
     """The flight recorder, if a supervisor reads it when this process dies."""
-    reception: Reception = msgspec.field(default_factory=Reception)
+    current_router: CurrentRouter = msgspec.field(default_factory=CurrentRouter)
     """Where requests of clients come in."""
 
     @property

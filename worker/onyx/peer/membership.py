@@ -209,7 +209,7 @@ class PeerGroup:
             self._liveness.forget(Watched.REQUESTS)
             if self._gateway is not None:
                 self._gateway.close()
-            self._context.reception.loop.close()
+            self._context.current_router.loop.close()
 
     def _live(self) -> None:
         back_off_s = RESTART_BACK_OFF_S

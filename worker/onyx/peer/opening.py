@@ -89,8 +89,8 @@ def open_peer_group(
         context = new_context(settings, resolver, endpoint.metrics, announced, recorder=recorder)
         gateway = open_gateway(
             settings,
-            context.reception,
-            context.reception.loop,
+            context.current_router,
+            context.current_router.loop,
             context.clock,
             endpoint.metrics,
             http,

@@ -1,9 +1,7 @@
-"""Answers that somebody waits for, each once and at the latest at its time.
+"""Answers to requests: waited for until their time at the latest, and put together of parts.
 
 Their times are looked at together: a timer for each would cost more than the request. So an answer
 that a request has timed out may be late by `LOOK_INTERVAL_S`.
-
-What functions give back for a request, as its caller gets it.
 """
 
 from __future__ import annotations
@@ -19,10 +17,12 @@ from onyx.base.event_loop import EventLoop
 from onyx.base.seams import Clock
 from onyx.errors import OnyxError, contained
 from onyx.functions.returning import LOST
-from onyx.ledger.returns import Part
+from onyx.ledger.outcomes import NOTHING, failure_text
+from onyx.ledger.returns import Part, Parts, put_together
 from onyx.requests.request import Answer, Status
 
 LOOK_INTERVAL_S = 0.2
+Resolve = Callable[[str], Callable[..., Any]]
 
 
 class _Waiting(NamedTuple):
@@ -93,7 +93,25 @@ def timed_out(timeout_s: float, why: str = "") -> Answer:
     return Answer(Status.TIMED_OUT, f"{what}: {why}" if why else what)
 
 
-Resolve = Callable[[str], Callable[..., Any]]
+def together(answers: list[Answer]) -> Answer:
+    """The answer to a request in parts: what has not been reached decides."""
+    open_ = [each for each in answers if not each.status.final]
+    if open_:
+        return open_[0]
+    parts: Parts = {}
+    for each in answers:
+        put_together(parts, each.parts.items())
+    outcomes = sum((each.outcomes for each in answers), NOTHING).in_order()
+    failed = outcomes.final_failures > 0
+    return replace(
+        answers[0],
+        status=Status.FAILED if failed else answers[0].status,
+        reason=failure_text(outcomes) if failed else "",
+        segments=sum(each.segments for each in answers),
+        parts=parts,
+        values_lost=any(each.values_lost for each in answers),
+        outcomes=outcomes,
+    )
 
 
 def needs_user_code(parts: Mapping[str, Part]) -> bool:

@@ -1,6 +1,4 @@
-"""The inputs that take requests, by job and task, with the owner of each partition.
-
-Which inputs are open to whom, and what others may learn of them.
+"""The inputs that take requests: to whom they are open, and who owns each of their partitions.
 
 Every request is looked at here, whichever wire it came by, and again whenever it goes to another
 job than before. A worker that hands a part of a request over is trusted for its certificate. Where
@@ -46,10 +44,14 @@ from onyx.task.channels.wiring import sites_of
 
 JOBS_MAX = 256
 """Manifests that are remembered."""
+INPUTS_MAX = 1_024
+"""Inputs whose tokens are remembered."""
 STOPPED_RETRY_S = 1.0
 STARTING_RETRY_S = 0.1
 LOOK_INTERVAL_S = 0.2
 """Between two looks at the log for a job that nobody knows here: strangers may ask."""
+HTTP = "http"
+WHAT = "the input"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -79,6 +81,90 @@ class RequestInput(msgspec.Struct, frozen=True):
     def partition_key(self) -> str | None:
         """Segments with the same value of it go to the same partition."""
         return self.entry.options.get("partitionKey")
+
+
+class Access:
+    """Finds inputs for those who may use them."""
+
+    def __init__(
+        self,
+        inputs: RequestInputs,
+        tokens: InputTokens,
+        background: Callable[[Callable[[], Any]], Future[Any]],
+    ) -> None:
+        self._inputs = inputs
+        self._tokens = tokens
+        self._background = background
+
+    def opens(self, found: RequestInput, caller: Caller) -> bool:
+        """Whether an input is open to a caller. From any thread."""
+        if caller.worker:
+            return True
+        if caller.http and found.entry.plugin != HTTP:
+            return False
+        tokens = self._tokens.of(found)
+        return not tokens.wanted or bool(caller.token and tokens.opened_by(caller.token))
+
+    async def find(
+        self, job: str, task: str, is_new: bool, caller: Caller
+    ) -> RequestInput | Answer:
+        """The input that a caller names, or the answer that there is none for it. `is_new`: no
+        journal can have the request."""
+        found: RequestInput | Answer = self._inputs.known(job, task) or await self._blocking(
+            lambda: self._inputs.find(job, task, is_new)
+        )
+        if caller.worker:
+            return found
+        if not await self._may_know(job, found, caller):
+            unheard_of: Answer = await self._blocking(lambda: self._inputs.unheard_of(job, is_new))
+            return unheard_of
+        if isinstance(found, Answer):
+            return found
+        if caller.http and found.entry.plugin != HTTP:
+            plugin = found.entry.plugin
+            what = f"input {found.task!r} is not served over HTTP: its plugin is {plugin!r}"
+            unserved = Answer(Status.UNKNOWN, what)
+            return not_final(unserved) if not is_new and found.follows else unserved
+        return self._tokens.of(found).refusal(caller.token, WHAT) or found
+
+    async def _may_know(self, job: str, found: RequestInput | Answer, caller: Caller) -> bool:
+        """Whether the caller may know what was found: that a job is there, what it is called and
+        which inputs it has. A job without an input that is open to the caller is none to it. But
+        who knows the whole name of a job or its id learns that a token is wanted."""
+        if isinstance(found, RequestInput) and (not caller.http or found.entry.plugin == HTTP):
+            return job in (found.job, found.job_name) or self.opens(found, caller)
+        inputs = await self._blocking(lambda: self._inputs.of(job))
+        return inputs is None or any(self.opens(each, caller) for each in inputs)
+
+    async def _blocking(self, ask: Callable[[], Any]) -> Any:
+        return await asyncio.wrap_future(self._background(ask))
+
+
+class InputTokens:
+    """The tokens of all inputs, as one worker has them. Safe from any thread."""
+
+    def __init__(
+        self, settings: Settings, clock: Clock, env: Mapping[str, str] = os.environ
+    ) -> None:
+        self._rights = rights_of(settings)
+        self._data_dir = settings.data_dir
+        self._clock = clock
+        self._env = env
+        self._found: OrderedDict[tuple[str, str], Tokens] = OrderedDict()
+
+    def of(self, found: RequestInput) -> Tokens:
+        """The tokens of an input. Those whose options are wrong are open to nobody."""
+        key = (found.job, found.task)
+        tokens = self._found.get(key)
+        if tokens is None:
+            options, problems = check_options(found.entry.options, RequestsOptions)
+            if options is None or problems:
+                return Tokens(self._clock, value="")
+            tokens = options.tokens(self._rights, self._data_dir, self._clock, self._env)
+            self._found[key] = tokens
+            if len(self._found) > INPUTS_MAX:
+                self._found.popitem(last=False)
+        return tokens
 
 
 class RequestInputs:
@@ -267,93 +353,3 @@ def _in_place_of(replica: Replica, job: JobId) -> JobId | None:
             return running[0]
         line = {each for each, record in replica.records.items() if record.upgrades in line}
     return None
-
-
-HTTP = "http"
-INPUTS_MAX = 1_024
-"""Inputs whose tokens are remembered."""
-WHAT = "the input"
-
-
-class InputTokens:
-    """The tokens of all inputs, as one worker has them. Safe from any thread."""
-
-    def __init__(
-        self, settings: Settings, clock: Clock, env: Mapping[str, str] = os.environ
-    ) -> None:
-        self._rights = rights_of(settings)
-        self._data_dir = settings.data_dir
-        self._clock = clock
-        self._env = env
-        self._found: OrderedDict[tuple[str, str], Tokens] = OrderedDict()
-
-    def of(self, found: RequestInput) -> Tokens:
-        """The tokens of an input. Those whose options are wrong are open to nobody."""
-        key = (found.job, found.task)
-        tokens = self._found.get(key)
-        if tokens is None:
-            options, problems = check_options(found.entry.options, RequestsOptions)
-            if options is None or problems:
-                return Tokens(self._clock, value="")
-            tokens = options.tokens(self._rights, self._data_dir, self._clock, self._env)
-            self._found[key] = tokens
-            if len(self._found) > INPUTS_MAX:
-                self._found.popitem(last=False)
-        return tokens
-
-
-class Access:
-    """Finds inputs for those who may use them."""
-
-    def __init__(
-        self,
-        inputs: RequestInputs,
-        tokens: InputTokens,
-        background: Callable[[Callable[[], Any]], Future[Any]],
-    ) -> None:
-        self._inputs = inputs
-        self._tokens = tokens
-        self._background = background
-
-    def opens(self, found: RequestInput, caller: Caller) -> bool:
-        """Whether an input is open to a caller. From any thread."""
-        if caller.worker:
-            return True
-        if caller.http and found.entry.plugin != HTTP:
-            return False
-        tokens = self._tokens.of(found)
-        return not tokens.wanted or bool(caller.token and tokens.opened_by(caller.token))
-
-    async def find(
-        self, job: str, task: str, is_new: bool, caller: Caller
-    ) -> RequestInput | Answer:
-        """The input that a caller names, or the answer that there is none for it. `is_new`: no
-        journal can have the request."""
-        found: RequestInput | Answer = self._inputs.known(job, task) or await self._blocking(
-            lambda: self._inputs.find(job, task, is_new)
-        )
-        if caller.worker:
-            return found
-        if not await self._may_know(job, found, caller):
-            unheard_of: Answer = await self._blocking(lambda: self._inputs.unheard_of(job, is_new))
-            return unheard_of
-        if isinstance(found, Answer):
-            return found
-        if caller.http and found.entry.plugin != HTTP:
-            plugin = found.entry.plugin
-            what = f"input {found.task!r} is not served over HTTP: its plugin is {plugin!r}"
-            unserved = Answer(Status.UNKNOWN, what)
-            return not_final(unserved) if not is_new and found.follows else unserved
-        return self._tokens.of(found).refusal(caller.token, WHAT) or found
-
-    async def _may_know(self, job: str, found: RequestInput | Answer, caller: Caller) -> bool:
-        """Whether the caller may know what was found: that a job is there, what it is called and
-        which inputs it has. A job without an input that is open to the caller is none to it. But
-        who knows the whole name of a job or its id learns that a token is wanted."""
-        if isinstance(found, RequestInput) and (not caller.http or found.entry.plugin == HTTP):
-            return job in (found.job, found.job_name) or self.opens(found, caller)
-        inputs = await self._blocking(lambda: self._inputs.of(job))
-        return inputs is None or any(self.opens(each, caller) for each in inputs)
-
-    async def _blocking(self, ask: Callable[[], Any]) -> Any:
-        return await asyncio.wrap_future(self._background(ask))

@@ -8,19 +8,14 @@ request is over. Each attempt is under the same id, so the segments are taken on
 A request with a key may fall into parts. Its home, the partition of its id, gets the first part and
 knows the digest of the whole: when that is a conflict, nothing is taken.
 
-All of it runs on the event loop of the process: nothing here takes long (what does is `decoding`),
-and a request that waits costs no thread. The plain ones do without (`direct`).
-
-Requests that go as a whole to a mailbox of this process: no event loop takes part.
-
 Most requests are small, and most of what they cost was the event loop: a task, timers and three
-futures each (0.5 of 3.9 ms of CPU, measured). A request that has one partition, owned here, needs
-none of it. Whatever is not as plain is left to the router: an input that was not seen before, a
-refusal, a partition that moves, a large body, a caller to whom the input is closed.
+futures each (0.5 of 3.9 ms of CPU, measured). A request that has one partition, owned here, goes
+*directly* to its mailbox. Whatever is not as plain runs on the event loop of the process: an input
+that was not seen before, a refusal, a partition that moves, a large body, a caller to whom the
+input is closed. Nothing there takes long (large bodies are decoded on threads), and a request that
+waits costs no thread.
 
-Where clients of one process are received, over all incarnations of its group.
-
-The front listens as long as the process lives, and the router knows the cluster as long as its
+The gateway listens as long as the process lives, and the router knows the cluster as long as its
 incarnation does. Between two incarnations, and until the next one has read the log and joined,
 there is no router: clients come again.
 """
@@ -33,7 +28,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -43,13 +38,12 @@ from onyx.base.seams import Clock, Randomness
 from onyx.errors import OnyxError, contained
 from onyx.flow.batch import Segments
 from onyx.ids import GroupId
-from onyx.ledger.outcomes import NOTHING, failure_text
-from onyx.ledger.returns import Parts, put_together
 from onyx.peer.router.answers import (
     Resolve,
     WaitingAnswers,
     needs_user_code,
     timed_out,
+    together,
     with_values,
 )
 from onyx.peer.router.held_writes import HeldWrites
@@ -90,8 +84,11 @@ AGAIN_MAX_S = 0.5
 """Between two attempts to find the owner of a partition."""
 OWNER_SOONER_S = 0.5
 STOP_TIMEOUT_S = 2.0
+REJOIN_S = 1.0
 ID_BITS = 128
 _ENDS = Answer(Status.UNAVAILABLE, "this worker leaves the cluster", AGAIN_MAX_S)
+NOT_A_MEMBER = Answer(Status.UNAVAILABLE, "this worker is not in the cluster now", REJOIN_S)
+"""The answer of a worker that has just started too: it has not read yet which jobs there are."""
 
 
 class _Whole(msgspec.Struct, frozen=True):
@@ -103,6 +100,11 @@ class _Whole(msgspec.Struct, frozen=True):
     append: Append
     split: bool = False
     """Whether it falls into parts."""
+
+    def request(self, segments: Segments) -> Request:
+        """These segments of it, for one partition."""
+        append = self.append
+        return Request(self.id, self.digest, segments, append.level, len(append.payload.data))
 
 
 class RequestRouter:
@@ -141,20 +143,10 @@ class RequestRouter:
         self._decoding = Decoding()
         self._writes = HeldWrites(inputs, store, clock, self._answer, self._decoding)
         self._waiting = WaitingAnswers(loop, clock)
-        self._direct = DirectRequests(
-            inputs,
-            self._access,
-            mailboxes,
-            group,
-            clock,
-            self._waiting,
-            self._routed,
-            self._finished,
-        )
 
     def append(self, append: Append) -> Future[Answer]:
         """The answer to a request, at the latest after the time that it gives."""
-        return self._direct.answer(append, self._new_id) or self._routed(append)
+        return self._directly(append) or self._routed(append)
 
     def _routed(self, append: Append) -> Future[Answer]:
         loop = self._loop.running()
@@ -173,6 +165,100 @@ class RequestRouter:
         self._writes.stop()
         self._decoding.stop()
 
+    # --- both -----------------------------------------------------------------------------------
+
+    def _takes_nothing(self, found: RequestInput) -> Answer | None:
+        """Why an input takes nothing now; None: it does."""
+        return self._inputs.stopped(found) or self._inputs.waits(found)
+
+    def _mailbox(self, found: RequestInput, partition: int) -> Mailbox | None:
+        return self._mailboxes.find(Address(found.job, found.task, partition))
+
+    def _finished(self, found: RequestInput, answer: Answer) -> Future[Answer]:
+        """The answer with values; it takes a while where user code puts them together."""
+        finish = partial(with_values, answer, found.ack_returns, self._resolve)
+        return self._background(finish) if needs_user_code(answer.parts) else answered(finish())
+
+    def _new_id(self) -> str:
+        return f"{self._randomness.getrandbits(ID_BITS):032x}"
+
+    # --- directly: without the loop -------------------------------------------------------------
+
+    def _directly(self, append: Append) -> Future[Answer] | None:
+        """The answer to a request, at the latest after the time that it gives; None: it is not
+        plain, and nothing was done. From any thread."""
+        found = self._inputs.known(append.job, append.task)
+        if found is None or append.write is not None or is_large(append.payload):
+            return None
+        if not self._access.opens(found, append.caller):
+            return None
+        here = self._here(found, append)
+        if here is None:
+            return None
+        mailbox, whole = here
+        try:
+            segments = segments_of(append.payload)
+        except Refused:
+            return None
+        future = self._waiting.open(append.timeout_s, partial(mailbox.obstacle, whole.id))
+        if future is None:
+            return None
+        ends_s = self._clock.monotonic_s() + append.timeout_s
+        offered = mailbox.offer(whole.request(segments))
+        future.add_done_callback(lambda _: offered.cancel())
+        offered.add_done_callback(partial(self._offered, future, whole, ends_s))
+        return future
+
+    def _here(self, found: RequestInput, append: Append) -> tuple[Mailbox, _Whole] | None:
+        """The mailbox that a request goes to as a whole, if it is in this process."""
+        part, id = append.part, append.id
+        if part is not None:
+            if not append.payload.data or found.job != append.job:
+                return None
+            partition = part.partition
+        else:
+            count = None if self._takes_nothing(found) else self._inputs.partitions(found)
+            if count is None or (found.partition_key is not None and count > 1):
+                return None
+            id = id or self._new_id()
+            partition = partition_of(id, count)
+            if self._inputs.owner(found, partition).group != self._group:
+                return None
+        mailbox = self._mailbox(found, partition)
+        if mailbox is None:
+            return None
+        digest = digest_of(append.payload) if part is None else part.digest
+        return mailbox, _Whole(found, id, digest, append)
+
+    def _offered(
+        self, future: Future[Answer], whole: _Whole, ends_s: float, offered: Future[Answer]
+    ) -> None:
+        """Pass the answer of a mailbox on. Another worker gets it as it is for a part; of a whole
+        request, values are put together, and a partition that has moved is looked for."""
+        try:
+            answer = offered.result()
+        except CancelledError:
+            return
+        is_whole = whole.append.part is None
+        if is_whole and answer.status is Status.UNAVAILABLE:
+            left_s = ends_s - self._clock.monotonic_s()
+            if left_s > 0 and not future.done():
+                found = whole.input
+                there = replace(
+                    whole.append,
+                    job=found.job, task=found.task, id=whole.id, fresh=False, timeout_s=left_s,
+                )  # fmt: skip
+                self._routed(there).add_done_callback(partial(self._pass_on, future))
+        elif is_whole and (answer.parts or answer.values_lost):
+            finished = self._finished(whole.input, answer)
+            finished.add_done_callback(partial(self._pass_on, future))
+        else:
+            self._waiting.settle(future, answer)
+
+    def _pass_on(self, future: Future[Answer], answered: Future[Answer]) -> None:
+        if not answered.cancelled():
+            self._waiting.settle(future, answered.result())
+
     # --- on the loop ----------------------------------------------------------------------------
 
     async def find(
@@ -184,7 +270,7 @@ class RequestRouter:
 
     async def answer(self, append: Append) -> Answer:
         """The answer to a request, at the latest after the time that it gives."""
-        direct = self._direct.answer(append, self._new_id)
+        direct = self._directly(append)
         if direct is not None:
             return await asyncio.wrap_future(direct)
         return await self._on_loop(append)
@@ -249,7 +335,7 @@ class RequestRouter:
         self, found: RequestInput, append: Append, id: str, last: _LastAnswer
     ) -> Answer | None:
         """The answer of an input to a whole request; None: its job has ended before."""
-        stopped = self._inputs.stopped(found) or self._inputs.waits(found)
+        stopped = self._takes_nothing(found)
         if stopped is not None:
             return None if self._inputs.ended(found) else stopped
         segments, digest = await self._decoding.decoded(append.payload)
@@ -270,7 +356,7 @@ class RequestRouter:
         ]
         if len(of_all) < len(answers):
             return None
-        answer = _together(of_all)
+        answer = together(of_all)
         if count == 1:
             answer = replace(answer, owner=self._elsewhere(found))
         if answer.parts or answer.values_lost:
@@ -283,14 +369,6 @@ class RequestRouter:
             return ""
         owner = self._inputs.owner(found, 0)
         return "" if owner.group == self._group else owner.address
-
-    def _finished(self, found: RequestInput, answer: Answer) -> Future[Answer]:
-        """The answer with values; it takes a while where user code puts them together."""
-        finish = partial(with_values, answer, found.ack_returns, self._resolve)
-        return self._background(finish) if needs_user_code(answer.parts) else answered(finish())
-
-    def _new_id(self) -> str:
-        return f"{self._randomness.getrandbits(ID_BITS):032x}"
 
     async def _registered(
         self, whole: _Whole, home: int, parts: Mapping[int, Portion], last: _LastAnswer
@@ -323,8 +401,7 @@ class RequestRouter:
     ) -> Answer:
         owner = self._inputs.owner(whole.input, partition)
         if owner.group == self._group:
-            payload = whole.append.payload
-            return await self._hand_over(whole, partition, segments, len(payload.data), last)
+            return await self._hand_over(whole, partition, segments, last)
         append = replace(
             whole.append,
             timeout_s=self._time_of_owner(last),
@@ -353,24 +430,16 @@ class RequestRouter:
         if append.payload.data:
             segments, _ = await self._decoding.decoded(append.payload)
         whole = _Whole(found, append.id, part.digest, append)
-        size_bytes = len(append.payload.data)
-        return await self._hand_over(whole, part.partition, segments, size_bytes, last)
+        return await self._hand_over(whole, part.partition, segments, last)
 
     async def _hand_over(
-        self,
-        whole: _Whole,
-        partition: int,
-        segments: Segments,
-        size_bytes: int,
-        last: _LastAnswer,
+        self, whole: _Whole, partition: int, segments: Segments, last: _LastAnswer
     ) -> Answer:
-        address = Address(whole.input.job, whole.input.task, partition)
-        mailbox = self._mailboxes.find(address)
+        mailbox = self._mailbox(whole.input, partition)
         if mailbox is None:
             return Answer(Status.UNAVAILABLE, MOVES)
-        request = Request(whole.id, whole.digest, segments, whole.append.level, size_bytes)
         last.obstacles.append(partial(mailbox.obstacle, whole.id))
-        return await asyncio.wrap_future(mailbox.offer(request))
+        return await asyncio.wrap_future(mailbox.offer(whole.request(segments)))
 
 
 class _LastAnswer:
@@ -396,160 +465,10 @@ def _payload(whole: _Whole, segments: Segments) -> Payload:
     return payload_of(segments) if whole.split else whole.append.payload
 
 
-def _together(answers: list[Answer]) -> Answer:
-    """The answer to a request in parts: what has not been reached decides."""
-    open_ = [each for each in answers if not each.status.final]
-    if open_:
-        return open_[0]
-    parts: Parts = {}
-    for each in answers:
-        put_together(parts, each.parts.items())
-    outcomes = sum((each.outcomes for each in answers), NOTHING).in_order()
-    failed = outcomes.final_failures > 0
-    return replace(
-        answers[0],
-        status=Status.FAILED if failed else answers[0].status,
-        reason=failure_text(outcomes) if failed else "",
-        segments=sum(each.segments for each in answers),
-        parts=parts,
-        values_lost=any(each.values_lost for each in answers),
-        outcomes=outcomes,
-    )
-
-
-Finish = Callable[[RequestInput, Answer], Future[Answer]]
-"""Puts the values of an answer of an input together."""
-
-
-class _Place(NamedTuple):
-    mailbox: Mailbox
-    id: str
-    digest: bytes
-
-
-class DirectRequests:
-    """Safe from any thread."""
-
-    def __init__(
-        self,
-        inputs: RequestInputs,
-        access: Access,
-        mailboxes: MailboxRegistry,
-        group: GroupId,
-        clock: Clock,
-        waiting: WaitingAnswers,
-        route: Callable[[Append], Future[Answer]],
-        finish: Finish,
-    ) -> None:
-        """
-        Args:
-            group: the peer group of this process.
-            route: has a request answered on the event loop.
-        """
-        self._inputs = inputs
-        self._access = access
-        self._mailboxes = mailboxes
-        self._group = group
-        self._clock = clock
-        self._waiting = waiting
-        self._route = route
-        self._finish = finish
-
-    def answer(self, append: Append, new_id: Callable[[], str]) -> Future[Answer] | None:
-        """The answer to a request, at the latest after the time that it gives; None: it is not
-        plain, and nothing was done.
-
-        Args:
-            new_id: makes an id, for a request that has none.
-        """
-        found = self._inputs.known(append.job, append.task)
-        if found is None or append.write is not None or is_large(append.payload):
-            return None
-        if not self._access.opens(found, append.caller):
-            return None
-        place = self._place(found, append, new_id)
-        if place is None:
-            return None
-        try:
-            segments = segments_of(append.payload)
-        except Refused:
-            return None
-        future = self._waiting.open(append.timeout_s, partial(place.mailbox.obstacle, place.id))
-        if future is None:
-            return None
-        ends_s = self._clock.monotonic_s() + append.timeout_s
-        size_bytes = len(append.payload.data)
-        request = Request(place.id, place.digest, segments, append.level, size_bytes)
-        offered = place.mailbox.offer(request)
-        future.add_done_callback(lambda _: offered.cancel())
-        there = replace(append, job=found.job, task=found.task, id=place.id, fresh=False)
-        again = partial(self._again, there, ends_s)
-        whole = found if append.part is None else None
-        offered.add_done_callback(partial(self._offered, future, whole, again))
-        return future
-
-    def _place(
-        self, found: RequestInput, append: Append, new_id: Callable[[], str]
-    ) -> _Place | None:
-        """The mailbox that a request goes to as a whole, if it is here."""
-        part, inputs = append.part, self._inputs
-        if part is not None and not append.payload.data:
-            return None
-        if part is not None:
-            mailbox = self._mailboxes.find(Address(found.job, found.task, part.partition))
-            if mailbox is None or found.job != append.job:
-                return None
-            return _Place(mailbox, append.id, part.digest)
-        if (inputs.stopped(found) or inputs.waits(found)) is not None:
-            return None
-        count = inputs.partitions(found)
-        if found.partition_key is not None and count > 1:
-            return None
-        id = append.id or new_id()
-        home = partition_of(id, count)
-        mailbox = self._mailboxes.find(Address(found.job, found.task, home))
-        if mailbox is None or inputs.owner(found, home).group != self._group:
-            return None
-        return _Place(mailbox, id, digest_of(append.payload))
-
-    def _offered(
-        self,
-        future: Future[Answer],
-        whole: RequestInput | None,
-        again: Callable[[Future[Answer]], None],
-        offered: Future[Answer],
-    ) -> None:
-        try:
-            answer = offered.result()
-        except CancelledError:
-            return
-        if whole is not None and answer.status is Status.UNAVAILABLE:
-            again(future)
-        elif whole is not None and (answer.parts or answer.values_lost):
-            self._finish(whole, answer).add_done_callback(partial(self._pass_on, future))
-        else:
-            self._waiting.settle(future, answer)
-
-    def _again(self, append: Append, ends_s: float, future: Future[Answer]) -> None:
-        """The partition has moved: the router finds its new owner."""
-        left_s = ends_s - self._clock.monotonic_s()
-        if left_s > 0 and not future.done():
-            routed = self._route(replace(append, timeout_s=left_s))
-            routed.add_done_callback(partial(self._pass_on, future))
-
-    def _pass_on(self, future: Future[Answer], answered: Future[Answer]) -> None:
-        if not answered.cancelled():
-            self._waiting.settle(future, answered.result())
-
-
-REJOIN_S = 1.0
-NOT_A_MEMBER = Answer(Status.UNAVAILABLE, "this worker is not in the cluster now", REJOIN_S)
-"""The answer of a worker that has just started too: it has not read yet which jobs there are."""
-
-
-class Reception:
-    """Implements the front's `Requests`. `open` and `close` are called on any thread, the rest on
-    that of the loop."""
+class CurrentRouter:
+    """The router of a process, over all incarnations of its group, for the gateway
+    (`gateway.app.Requests`). `open` and `close` are called on any thread, the rest on that of the
+    loop."""
 
     def __init__(self) -> None:
         self.loop = EventLoop("onyx-requests")

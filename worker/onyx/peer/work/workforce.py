@@ -10,7 +10,7 @@ from onyx.peer.events import Answer
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
 from onyx.peer.router.inputs import InputTokens, RequestInputs
-from onyx.peer.router.router import NOBODY, RequestRouter
+from onyx.peer.router.router import NOT_A_MEMBER, RequestRouter
 from onyx.peer.work.deliveries import Deliveries
 from onyx.peer.work.holding import Holding
 from onyx.peer.work.job_checker import JobChecker
@@ -48,13 +48,13 @@ class Workforce:
             life.background.run,
             context.randomness,
             group,
-            context.reception.loop,
+            context.current_router.loop,
             context.resolver.resolve,
             partial(self.services.state_store, durable=True),
             context.clock,
             InputTokens(context.settings, context.clock),
         )
-        self._reception = context.reception
+        self._current_router = context.current_router
         self._receives = False
         self._holding = Holding(group, life.transport, context.clock, self.tasks, crashed)
 
@@ -69,10 +69,10 @@ class Workforce:
         """Take requests of clients from now on: this process has read which jobs there are, and
         takes part in the cluster."""
         self._receives = True
-        self._reception.open(self._router)
+        self._current_router.open(self._router)
 
     def _append(self, append: Append) -> Future[RequestAnswer]:
-        return self._router.append(append) if self._receives else answered(NOBODY)
+        return self._router.append(append) if self._receives else answered(NOT_A_MEMBER)
 
     def drain(self) -> None:
         """Before leaving: inputs return their partitions and outputs close what they write, while
@@ -83,7 +83,7 @@ class Workforce:
     def stop(self) -> None:
         """The incarnation has ended: end all tasks, and answer nothing any more."""
         self.tasks.stop()
-        self._reception.close(self._router)
+        self._current_router.close(self._router)
         self._router.stop()
         self._holding.stop()
         self._threads.stop()
