@@ -1,4 +1,4 @@
-"""The operator as one application: watches, reconcilers, webhook and pages, started and ended.
+"""The operator as one application: its edges opened, its parts started, run and ended.
 
 Each part runs for itself. The webhook answers whatever the watches do, and a watch that ends takes
 nothing along (see `informers.cell`). A part that must not end and does is reported by `/livez`, so
@@ -8,20 +8,45 @@ that the kubelet starts the operator again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
 
 from kubernetes import client as kubernetes_client
+from msgspec.structs import replace
 
 from onyx.log.interface import ClientLog
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.settings import Settings
-from onyx_operator.kube import MANAGER, cluster_configuration
-from onyx_operator.opening import open_operator
+from onyx.submission.plugin_options import wrong_options
+from onyx.submission.sql_checks import wrong_sql
+from onyx.telemetry.http_server import TelemetryServer
+from onyx_operator.admission.server import Check, serve_webhook
+from onyx_operator.authors import Authors
+from onyx_operator.clusters.check import check
+from onyx_operator.clusters.controller import Clusters
+from onyx_operator.clusters.pool import CLUSTER_LABEL
+from onyx_operator.clusters.resources import STATEFUL_SETS
+from onyx_operator.context import Operator
+from onyx_operator.informers.informer import Informer
+from onyx_operator.informers.watches import Watches
+from onyx_operator.installation.installation import Installation
+from onyx_operator.jobs.controller import Jobs
+from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube, cluster_configuration
+from onyx_operator.liveness import Liveness
+from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
-from onyx_operator.signals import stop_signals
-from onyx_operator.starting import start
+from onyx_operator.tenancies import Tenancies
+
+logger = logging.getLogger(__name__)
+CHECKS = (wrong_options, wrong_sql)
+"""What is checked of a job besides what its manifest says."""
 
 
 async def run(
@@ -46,12 +71,12 @@ async def run(
     os.environ.setdefault("LOGNAME", MANAGER)
     configuration = configuration or cluster_configuration()
     stop = stop or asyncio.Event()
-    with stop_signals(stop):
+    with _stop_signals(stop):
         async with AsyncExitStack() as opened:
-            operator = open_operator(settings, configuration, connect, opened)
+            operator = _open_operator(settings, configuration, connect, opened)
             stopping = asyncio.create_task(stop.wait())
             opened.callback(stopping.cancel)
-            starting = asyncio.create_task(start(operator, configuration, opened))
+            starting = asyncio.create_task(_start(operator, configuration, opened))
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
@@ -60,3 +85,108 @@ async def run(
                 starting.cancel()
                 await asyncio.wait({starting})
             await stopping
+
+
+def _open_operator(
+    settings: OperatorSettings,
+    configuration: kubernetes_client.Configuration,
+    connect: Callable[[Settings], ClientLog],
+    opened: AsyncExitStack,
+) -> Operator:
+    """An operator that watches nothing yet; what it has open is closed with `opened`."""
+    metrics, liveness = OperatorMetrics(), Liveness(settings.server.stalled_after_s)
+    kube = Kube(settings.kube, configuration, metrics.api_request)
+    opened.callback(kube.close)
+    settings = replace(settings, engine=replace(settings.engine, tenancy_owner=kube.mark))
+    jobs, clusters = settings.jobs, settings.clusters
+    known = Informer(CLUSTERS, clusters.resync_interval_s, liveness, metrics)
+    operator = Operator(
+        settings,
+        kube,
+        metrics,
+        liveness,
+        Informer(JOBS, jobs.resync_interval_s, liveness, metrics),
+        known,
+        Tenancies(settings, lambda: [body for _, body in known.store.items()]),
+        connect,
+        Authors(settings.webhook.marks_authors, bool(settings.webhook.client_ca_file)),
+        CHECKS,
+    )
+    pages = TelemetryServer(
+        settings.server.host,
+        settings.server.port,
+        metrics.registry,
+        healthy=liveness.alive,
+        ready=liveness.ready,
+    )
+    opened.callback(pages.close)
+    return operator
+
+
+async def _start(
+    operator: Operator, configuration: kubernetes_client.Configuration, opened: AsyncExitStack
+) -> None:
+    """Start all that the operator does: Secrets of the installation, controllers, watches, webhook.
+    It ends in the reverse order."""
+    _run_forever(operator, opened, "the event loop", operator.liveness.beat())
+    installation = Installation(operator.kube, operator.settings.installation, operator.metrics)
+    await installation.begin()
+    jobs = Jobs(operator)
+    clusters = Clusters(operator, jobs.views.deaths, jobs.views.usage, jobs.views.trouble)
+    checks: dict[str, Check] = {
+        JOBS.kind: jobs.checks.check,
+        CLUSTERS.kind: partial(check, operator),
+    }
+    await serve_webhook(operator, checks, opened)
+    watches = Watches(
+        operator.settings,
+        configuration,
+        operator.kube,
+        operator.metrics,
+        (operator.clusters, operator.jobs),
+        [(STATEFUL_SETS, CLUSTER_LABEL, clusters.workers_changed)],
+    )
+    parts = {
+        "the installation": installation.follow(),
+        "OnyxJobs": jobs.run(),
+        "OnyxClusters": clusters.run(),
+        "the watches": watches.run(),
+    }
+    for name, part in parts.items():
+        _run_forever(operator, opened, name, part)
+
+
+def _run_forever(
+    operator: Operator, opened: AsyncExitStack, name: str, part: Coroutine[Any, Any, None]
+) -> None:
+    """Run a part that must not end before the operator does; it ends when `opened` does."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            logger.error("%s ended: a bug in the operator", name, exc_info=task.exception())
+            operator.liveness.behind(name, True)
+
+    task = asyncio.create_task(part, name=name)
+    task.add_done_callback(ended)
+    opened.push_async_callback(_end, task)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@contextlib.contextmanager
+def _stop_signals(stop: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set `stop`, where signals arrive: on the main thread."""
+    loop, ours = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    for each in ours:
+        loop.add_signal_handler(each, stop.set)
+    try:
+        yield
+    finally:
+        for each in ours:
+            loop.remove_signal_handler(each)

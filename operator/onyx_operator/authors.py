@@ -1,7 +1,7 @@
 """Who has changed or deleted an OnyxJob, as far as the operator can know.
 
 With the webhook the user of the API server: for a change it is an annotation that the webhook
-writes (`admission.marking`) and users cannot; a deletion can carry no mark, so its user is
+writes (`admission.review`) and users cannot; a deletion can carry no mark, so its user is
 remembered here until the object is gone. Without the webhook it is the field manager that wrote the
 spec last, which is what a program says of itself, and is shown as that.
 """

@@ -1,5 +1,5 @@
-"""From an OnyxCluster to the log of its cluster: the one module that knows the defaults, and
-to which addresses the operator goes.
+"""From an OnyxCluster to the log of its cluster: the one module that knows the defaults, and to
+which addresses the operator goes.
 
 Workers (their environment) and the operator (its subscription) must agree on tenancy, address and
 job scheduler, so both are derived here.
@@ -18,11 +18,13 @@ Whoever may write an OnyxCluster names its ZooKeeper. The operator has an accoun
 and stands where that author may not. So it goes to its own servers and those that its settings
 list, in their spelling, and to no other. Rejected: to go anywhere without the account, which makes
 the operator a way to every port that it reaches; and to compare what names resolve to, which their
-owner changes later.
+owner changes later. So addresses are compared as texts, by their servers (`Server`), in whatever
+way they are written.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,9 +32,11 @@ import msgspec
 from msgspec.structs import replace
 
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
-from onyx_operator.addresses import Server, as_read_in, servers_of
-from onyx_operator.named import Named
+from onyx_operator.owners import Tenant
 from onyx_operator.settings import OperatorSettings
+
+_PORT = "2181"
+_HOST_AND_PORT = re.compile(r"(.*?)(?::([0-9]+))?")
 
 
 class NoLog(msgspec.Struct, frozen=True):
@@ -41,20 +45,6 @@ class NoLog(msgspec.Struct, frozen=True):
     reason: str
     """One word, for conditions and events."""
     message: str
-
-
-class Tenant(Named, frozen=True):
-    """One OnyxCluster, as the owner of its tenancy."""
-
-    KIND = "OnyxCluster"
-
-    def may_follow(self, former: Tenant) -> bool:
-        """Whether its tenancy may pass to this one, once that one is gone."""
-        return (self.server, self.namespace) == (former.server, former.namespace)
-
-    def is_same(self, former: Tenant) -> bool:
-        """Whether it is that one, of an API server that has another mark by now."""
-        return (self.namespace, self.name) == (former.namespace, former.name)
 
 
 def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settings | NoLog:
@@ -133,3 +123,50 @@ def _address(named: str | None, namespace: str, operator: OperatorSettings) -> s
         )
     _, slash, path = named.strip().partition("/")
     return ",".join(found[0] for found in ways.values()) + f"{slash}{path}".rstrip("/")
+
+
+class Server(msgspec.Struct, frozen=True):
+    """One server of ZooKeeper, and the path below which a log is there."""
+
+    host: str
+    """In small letters; the name of a Service without what stands behind its namespace."""
+    port: str
+    path: str
+
+
+def servers_of(address: str) -> dict[Server, str]:
+    """The servers of an address such as `a:2181,b:2181/path`, each as it is written there."""
+    hosts, slash, path = address.strip().partition("/")
+    found: dict[Server, str] = {}
+    for written in _parts(hosts):
+        name, _, port = written.rpartition(":") if written.count(":") == 1 else (written, "", _PORT)
+        short = _full(name).removesuffix(".cluster.local").removesuffix(".svc")
+        found[Server(short, port, f"{slash}{path}".rstrip("/"))] = written
+    return found
+
+
+def hosts_of(address: str) -> list[tuple[str, int]]:
+    """Host and port of each server of an address, the host as it is written."""
+    found = []
+    for written in _parts(address.strip().partition("/")[0]):
+        host, port = _HOST_AND_PORT.fullmatch(written).groups()  # type: ignore[union-attr]
+        found.append((_full(host), int(port or _PORT)))
+    return found
+
+
+def as_read_in(namespace: str, address: str) -> dict[Server, str]:
+    """The servers of an address, as pods of a namespace read it: a name may be that of a Service of
+    their own namespace."""
+    found = servers_of(address)
+    for server, written in list(found.items()):
+        if _full(written.partition(":")[0]) == server.host:
+            found[msgspec.structs.replace(server, host=f"{server.host}.{namespace}")] = written
+    return found
+
+
+def _parts(hosts: str) -> list[str]:
+    return [part.strip() for part in hosts.split(",") if part.strip()]
+
+
+def _full(name: str) -> str:
+    return name.lower().rstrip(".")

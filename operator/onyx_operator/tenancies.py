@@ -20,9 +20,8 @@ from typing import Any
 import msgspec
 
 from onyx.settings import Settings
-from onyx_operator.addresses import Server, as_read_in
-from onyx_operator.connection import connection, tenancy_of
-from onyx_operator.informers.store import key_of
+from onyx_operator.connection import Server, as_read_in, connection, tenancy_of
+from onyx_operator.informers.informer import key_of
 from onyx_operator.kube import Object
 from onyx_operator.settings import OperatorSettings
 from onyx_operator.work_queue import Key

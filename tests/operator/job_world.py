@@ -11,12 +11,10 @@ from msgspec.structs import replace
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
 from onyx.replica.commands import SetOptions
-from onyx_operator.jobs.actions import Action, Control, DeleteObject, Remember, Submit
-from onyx_operator.jobs.observed import Observed, observed
-from onyx_operator.jobs.plan import plan
+from onyx_operator.jobs.observed import Observed, ids_of_interest, observed
+from onyx_operator.jobs.plan import Action, Control, DeleteObject, Remember, Submit, plan
 from onyx_operator.jobs.record import Record
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.jobs.versions import ids_of_interest
 from onyx_operator.logs.state import Log, LogJob, Trouble, Upgrade
 
 UID = "6f8b3cf0-0000-4000-8000-000000000001"

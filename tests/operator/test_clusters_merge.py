@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx_operator.clusters.merge import merged
+from onyx_operator.clusters.trees import merged
 
 PLAIN = st.recursive(
     st.none() | st.integers(0, 3) | st.sampled_from(["a", "b"]),

@@ -10,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.operator.clusters import CODE, SMALL, UID, WHOLE, pool
 
-from onyx_operator.clusters.actions import Apply, Delete
-from onyx_operator.clusters.compare import contains
-from onyx_operator.clusters.merge import merged
 from onyx_operator.clusters.observed import Found, Observed
-from onyx_operator.clusters.plan import Plan, plan
+from onyx_operator.clusters.plan import Apply, Delete, Plan, plan
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import STATEFUL_SETS, children
+from onyx_operator.clusters.trees import contains, merged
 from onyx_operator.kube import Resource
 
 SPECS = st.fixed_dictionaries(

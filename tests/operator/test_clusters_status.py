@@ -14,13 +14,12 @@ from onyx.log.room import Usage
 from onyx.model.crd import cluster as crd_cluster
 from onyx.reports.deaths import Cause, Death
 from onyx.settings import Settings, ZooKeeperSettings
-from onyx_operator.clusters.events import news
 from onyx_operator.clusters.observed import Found, Observed
 from onyx_operator.clusters.plan import Plan, plan
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import DEPLOYMENTS
 from onyx_operator.clusters.spec import Refusal, deleting, read_spec, taken
-from onyx_operator.clusters.status import status
+from onyx_operator.clusters.status import news, status
 from onyx_operator.settings import ClusterSettings, OperatorSettings
 from onyx_operator.work_queue import Key
 

@@ -17,7 +17,7 @@ from tests.operator.workers import Workers
 from onyx.ids import JobId
 from onyx.model.parsing.job import parse_declared
 from onyx.replica.submission import submission
-from onyx_operator.logs.owners import Owner, owner_of
+from onyx_operator.owners import Owner, owner_of
 
 QUICK = settings(JOBS_RESYNC_INTERVAL_S="0.2", JOBS_RELEASE_TIMEOUT_S="2")
 BOTH = settings(NAMESPACES="default,team", JOBS_RESYNC_INTERVAL_S="0.2")

@@ -10,11 +10,10 @@ from tests.operator.job_world import JOB, UID, World
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
 from onyx.replica.commands import DrainJob, KillJob
-from onyx_operator.jobs.actions import Control, Remember, Submit
-from onyx_operator.jobs.plan import plan
+from onyx_operator.jobs.observed import ids_of_interest
+from onyx_operator.jobs.plan import Control, Remember, Submit, plan
 from onyx_operator.jobs.record import Record, job_id
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.jobs.versions import ids_of_interest
 from onyx_operator.logs.state import LogJob, Trouble
 
 DIGESTS = ("digest-a", "digest-b")

@@ -13,13 +13,12 @@ from onyx.ids import JobId
 from onyx.model.crd.status import CONDITIONS, PHASES
 from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, Job
-from onyx_operator.jobs.events import news
 from onyx_operator.jobs.observed import Observed, observed
 from onyx_operator.jobs.plan import Plan, plan
 from onyx_operator.jobs.record import Record, job_id, read_record
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.jobs.status import status
-from onyx_operator.logs.frontiers import READ_MAX, Frontiers
+from onyx_operator.jobs.status import news, status
+from onyx_operator.logs.learned import READ_MAX, Frontiers
 from onyx_operator.logs.state import Log, LogJob, Trouble, Upgrade
 
 UID = "6f8b3cf0-0000-4000-8000-000000000001"

@@ -13,8 +13,7 @@ from tests.operator.job_world import JOB, UID, World
 
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
-from onyx_operator.jobs.actions import Action, Control, Remember, Submit
-from onyx_operator.jobs.plan import Plan, plan
+from onyx_operator.jobs.plan import Action, Control, Plan, Remember, Submit, plan
 from onyx_operator.jobs.record import Record, job_id
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.logs.state import LogJob, Stage

@@ -16,15 +16,15 @@ from tests.operator.workers import Workers
 from tests.support.log.memory_log import MemoryLog
 from tests.support.log.runs import altered
 from tests.support.log.submissions import submit_job
-from tests.unit import test_submission_upgrades
+from tests.unit.submission import test_submission_upgrades
 
 from onyx.client.client import Client
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.replica.state import Replica
 from onyx_operator.jobs.spec import read_spec
-from onyx_operator.logs import worker_checks
+from onyx_operator.logs import upgrading
 from onyx_operator.logs.state import Upgrade
-from onyx_operator.logs.upgrades import upgrade
+from onyx_operator.logs.upgrading import upgrade
 
 ANSWER = {"tasks": {"read": "initialize"}}
 
@@ -32,7 +32,7 @@ ANSWER = {"tasks": {"read": "initialize"}}
 @pytest.fixture
 def eager(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Operator:
     """Looks soon whether an upgrade that was refused can be taken now."""
-    monkeypatch.setattr(worker_checks, "AGAIN_S", 0.05)
+    monkeypatch.setattr(upgrading, "AGAIN_S", 0.05)
     return operator
 
 
@@ -152,7 +152,7 @@ def test_an_edit_that_would_have_no_peers_waits_for_more(
 def test_without_workers_nothing_is_asked_and_nothing_given_up() -> None:
     replica = Replica(jobs=(JobId("a"),))
     entry = submit_job(id="b", digest="d", upgrades="a")
-    judged, question = worker_checks.Checks().judge(
+    judged, question = upgrading.Checks().judge(
         Upgrade(JobId("a")), JobId("a"), entry, replica, 0.0
     )
     assert question is None
@@ -162,7 +162,7 @@ def test_without_workers_nothing_is_asked_and_nothing_given_up() -> None:
 def test_workers_that_did_not_answer_are_asked_again() -> None:
     replica = Replica(jobs=(JobId("a"),), groups=(GroupId("g"),))
     entry = submit_job(id="b", digest="d", upgrades="a")
-    asked = worker_checks.Checks()
+    asked = upgrading.Checks()
     put = [
         asked.judge(Upgrade(JobId("a")), JobId("a"), entry, replica, now_s)[1] is not None
         for now_s in (0.0, 1.0, 29.0, 31.0, 32.0)

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from onyx_operator import generate
-from onyx_operator.informers.store import Store
-from onyx_operator.informers.watched import Watched
+from onyx_operator.informers.informer import Store, WatchDebts
 from onyx_operator.liveness import Liveness
 from onyx_operator.work_queue import Key
 
@@ -43,7 +42,7 @@ def test_it_is_ready_when_the_handlers_have_started() -> None:
 def test_a_watch_that_owes_an_event_for_too_long_is_dead() -> None:
     clock = Clock()
     liveness = Liveness(60.0, clock)
-    watched = Watched("OnyxJob", liveness)
+    watched = WatchDebts("OnyxJob", liveness)
     watched.event(body("one", 5))
     watched.listed([body("one", 5)])
     clock.now_s += 30.0
@@ -60,7 +59,7 @@ def test_a_watch_that_owes_an_event_for_too_long_is_dead() -> None:
 def test_an_object_that_is_gone_is_owed_no_more() -> None:
     clock = Clock()
     liveness = Liveness(60.0, clock)
-    watched = Watched("OnyxJob", liveness)
+    watched = WatchDebts("OnyxJob", liveness)
     watched.listed([body("one", 7)])
     watched.event(body("one", 6), gone=True)
     clock.now_s += 59.0

@@ -10,10 +10,10 @@ from tests.operator.clusters import SPARK, cluster, pool
 
 from onyx.errors import ManifestError
 from onyx.model.parsing.cluster import parse_cluster
-from onyx_operator.addresses import hosts_of
 from onyx_operator.clusters.egress import to_zookeeper
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import POLICIES, children, trials
+from onyx_operator.connection import hosts_of
 
 STORE = {"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}], "ports": [{"port": 443}]}
 DNS = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}

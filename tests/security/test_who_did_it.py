@@ -31,8 +31,7 @@ from onyx.replica.command import Undecodable
 from onyx.replica.commands import KillJob
 from onyx.replica.state import Replica
 from onyx.telemetry.logs import configure
-from onyx_operator.admission.marking import marked
-from onyx_operator.admission.review import MalformedReview
+from onyx_operator.admission.review import MalformedReview, marked
 from onyx_operator.authors import ANNOTATION, Authors
 from onyx_operator.settings import OperatorSettings
 

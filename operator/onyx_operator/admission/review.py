@@ -1,11 +1,17 @@
-"""From an AdmissionReview to its answer: pure and total.
+"""From an AdmissionReview to its answer: the object is judged, or marked. Total, and pure but for
+deletions that are noted.
 
-Only what changes a spec is judged. An object that is stored already, made when nobody looked or by
-older rules, must still take labels and lose finalizers, or it could never be deleted.
+*Judged*: only what changes a spec is. An object that is stored already, made when nobody looked or
+by older rules, must still take labels and lose finalizers, or it could never be deleted.
+
+*Marked*: the API server asks `/mark-onyxjobs` before it stores an OnyxJob, with the user whose
+request it is. A change of the spec is marked with this user. Every other change leaves the mark as
+it was, so what a user writes there is gone. Whatever does not fit is let through without a mark.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +20,10 @@ from msgspec import field
 from msgspec.structs import replace
 
 from onyx.errors import Problem, UserError
-from onyx.model.manifest import API_VERSION
+from onyx.model.manifest import API_VERSION, JOB_KIND
+from onyx.replica.authors import KUBERNETES, author
 from onyx_operator.admission.validators import RULES, Verdict, judge
+from onyx_operator.authors import ANNOTATION, Authors, Body, mark_of, part_of, text_of
 
 REVIEW_VERSION = "admission.k8s.io/v1"
 MESSAGE_CHARACTERS_MAX = 16_000
@@ -23,6 +31,7 @@ WARNING_CHARACTERS_MAX = 250
 WARNINGS_MAX = 16
 
 Object = Mapping[str, Any]
+_AT = f"/metadata/annotations/{ANNOTATION.replace('/', '~1')}"
 
 
 class MalformedReview(UserError):
@@ -122,3 +131,37 @@ def _message(what: str, problems: Sequence[Problem]) -> str:
     count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = "\n".join(f"- {problem}" for problem in problems)
     return f"{what} has {count}:\n{lines}"[:MESSAGE_CHARACTERS_MAX]
+
+
+def marked(review: Any, authors: Authors) -> dict[str, Any]:
+    """The AdmissionReview with our response; deletions are noted.
+
+    Raises:
+        MalformedReview: it is not one; the message says why.
+    """
+    request = request_of(review)
+    response: dict[str, Any] = {"uid": request["uid"], "allowed": True}
+    user = text_of(part_of(request, "userInfo"), "username")
+    body, old = part_of(request, "object"), part_of(request, "oldObject")
+    if request.get("operation") == "DELETE":
+        uid = text_of(part_of(old, "metadata"), "uid")
+        if uid and not request.get("dryRun"):
+            authors.note_deletion(uid, user)
+    elif body.get("kind") == JOB_KIND and not request.get("subResource"):
+        changes = not old or old.get("spec") != body.get("spec")
+        patch = _patch(body, author(KUBERNETES, user) if changes else mark_of(old))
+        if patch:
+            response["patchType"] = "JSONPatch"
+            response["patch"] = base64.b64encode(msgspec.json.encode(patch)).decode()
+    return {"apiVersion": REVIEW_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def _patch(body: Body, mark: str) -> list[dict[str, Any]]:
+    """What makes the mark of an object this one; nothing if it is."""
+    if mark_of(body) == mark:
+        return []
+    if not mark:
+        return [{"op": "remove", "path": _AT}]
+    if not isinstance(part_of(body, "metadata").get("annotations"), Mapping):
+        return [{"op": "add", "path": "/metadata/annotations", "value": {ANNOTATION: mark}}]
+    return [{"op": "add", "path": _AT, "value": mark}]

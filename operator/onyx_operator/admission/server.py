@@ -1,4 +1,5 @@
-"""The validating webhook's server: bytes in, bytes out, over TLS.
+"""The validating webhook's server: bytes in, bytes out, over TLS; served while the operator runs,
+if it has a certificate.
 
 Any pod may reach its port. So it has the server of the workers' port for HTTP, with its limits of
 connections, times and sizes, and looks at no more of a review than that is worth.
@@ -14,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -26,10 +28,10 @@ from onyx.serving.replies import Rejected, Reply, Send
 from onyx.serving.server import Server, connections_max
 from onyx.serving.shares import OWNER_FAVOUR, Held, Shares, address_of
 from onyx.tls.server_files import ServerFiles
-from onyx_operator.admission.marking import marked
-from onyx_operator.admission.review import MalformedReview, Review, answer, judged
+from onyx_operator.admission.review import MalformedReview, Review, answer, judged, marked
 from onyx_operator.admission.validators import Verdict
 from onyx_operator.authors import Authors
+from onyx_operator.context import Operator
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import WebhookSettings
 
@@ -49,6 +51,18 @@ logger = logging.getLogger(__name__)
 Check = Callable[[Mapping[str, Any]], Awaitable[tuple[Sequence[Problem], Sequence[Problem]]]]
 """Problems and warnings of an object that is right by itself, from what is around it. It bounds its
 own time, and an API server that is away is no reason to refuse anything."""
+
+
+async def serve_webhook(
+    operator: Operator, checks: Mapping[str, Check], opened: AsyncExitStack
+) -> None:
+    """Serve the webhook while the operator runs, if it has a certificate."""
+    settings = operator.settings.webhook
+    if not settings.cert_file:
+        return
+    webhook = Webhook(settings, operator.metrics, operator.authors, checks)
+    opened.push_async_callback(webhook.close)
+    await webhook.start()
 
 
 class Webhook:

@@ -23,9 +23,8 @@ from msgspec.structs import replace
 from onyx.errors import SettingsError, Unavailable
 from onyx.log.zookeeper.access import account_of
 from onyx.settings import Settings
-from onyx_operator.clusters.actions import Action, Apply, Draw
 from onyx_operator.clusters.mounts import SPARK_TOKEN_KEY
-from onyx_operator.clusters.plan import Plan
+from onyx_operator.clusters.plan import Action, Apply, Draw, Plan
 from onyx_operator.clusters.resources import ACCOUNT_TYPE
 from onyx_operator.clusters.spec import Refusal, as_declared
 from onyx_operator.kube import Conflict, Kube, KubeError, Object

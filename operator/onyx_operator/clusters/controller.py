@@ -13,13 +13,12 @@ from onyx.log.room import Usage
 from onyx.reports.deaths import Death
 from onyx.settings import Settings
 from onyx_operator.clusters.act import act
-from onyx_operator.clusters.events import news
 from onyx_operator.clusters.observe import observe, referring_jobs
 from onyx_operator.clusters.observed import Observed
 from onyx_operator.clusters.plan import Plan, plan
 from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool
 from onyx_operator.clusters.spec import Refusal
-from onyx_operator.clusters.status import status
+from onyx_operator.clusters.status import news, status
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator
 from onyx_operator.kube import KubeError, Object

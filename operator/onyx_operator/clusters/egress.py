@@ -12,8 +12,8 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from onyx_operator.addresses import hosts_of
 from onyx_operator.clusters.pool import Pool
+from onyx_operator.connection import hosts_of
 
 Rule = dict[str, Any]
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"

@@ -1,8 +1,9 @@
 """Step 2 for an OnyxCluster: what has to be done to its worker pool. Pure and total.
 
 A plan compares and does not remember: the same observation makes the same plan, and once all is as
-wanted, it has no actions. An object in the way that belongs to somebody else is left alone, and
-pods do not run as an account that does.
+wanted, it has no actions. Its actions are values, which `act` carries out; all may be repeated. An
+object in the way that belongs to somebody else is left alone, and pods do not run as an account
+that does.
 
 Workers with an account of their tenancy start when the operator has made the tenancy in ZooKeeper:
 they may not, and where everybody still may, the first of them would own all tenancies.
@@ -15,10 +16,9 @@ from typing import Any
 
 import msgspec
 
-from onyx_operator.clusters.actions import Action, Apply, Delete, Draw
-from onyx_operator.clusters.compare import contains
 from onyx_operator.clusters.observed import Found, Observed
 from onyx_operator.clusters.pool import Pool
+from onyx_operator.clusters.readiness import spark_is_ready
 from onyx_operator.clusters.resources import (
     ACCOUNTS,
     APPLIED_ANNOTATION,
@@ -26,14 +26,39 @@ from onyx_operator.clusters.resources import (
     Child,
     children,
 )
-from onyx_operator.clusters.spark_status import spark_is_ready
 from onyx_operator.clusters.spec import Refusal
-from onyx_operator.kube import SECRETS
+from onyx_operator.clusters.trees import contains
+from onyx_operator.kube import SECRETS, Resource
 
 SPARK_LOOK_INTERVAL_S = 5.0
 """Between looks at a Spark server that starts."""
 LOG_LOOK_INTERVAL_S = 1.0
 """Between looks whether a new tenancy is there."""
+
+
+class Apply(msgspec.Struct, frozen=True):
+    """Create an object, or correct it."""
+
+    child: Child
+    version: str = ""
+    """Resource version of what there is; empty when there is none."""
+
+
+class Draw(msgspec.Struct, frozen=True):
+    """Create a Secret with what the operator draws; one that is there stays as it is."""
+
+    child: Child
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Delete an object that is not wanted any more."""
+
+    resource: Resource
+    name: str
+    uid: str
+
+
+Action = Apply | Draw | Delete
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -15,9 +15,9 @@ from onyx.model.cluster import EnvSource, PodTemplate, PullSecret
 from onyx.model.keys.fields import section_of
 from onyx_operator.clusters.environment import HTTP_PORT, METRICS_PORT, TRANSPORT_PORT, environment
 from onyx_operator.clusters.memory import spark_memory, with_spark
-from onyx_operator.clusters.merge import merged
 from onyx_operator.clusters.mounts import mounts
 from onyx_operator.clusters.pool import Pool
+from onyx_operator.clusters.trees import merged
 
 CONTAINER = "worker"
 USER_ID = 65532

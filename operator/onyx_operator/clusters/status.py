@@ -1,4 +1,5 @@
-"""Step 4 for an OnyxCluster: its status, from what was observed and what went wrong. Pure.
+"""Step 4 for an OnyxCluster: its status, from what was observed and what went wrong, and the events
+that follow from its change, one for each condition with a new reason. Pure.
 
 Conditions: `Reconciled`, whether all objects are as the spec says, and `Ready`, whether all workers
 have joined and are up to date; with a Spark server also `SparkReady`. `Stable` says whether worker
@@ -8,7 +9,7 @@ not is found in the pods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onyx.log.room import NEARLY_FULL, Usage
@@ -16,13 +17,24 @@ from onyx.reports.deaths import reason, sentence
 from onyx_operator.clusters.observed import Observed
 from onyx_operator.clusters.plan import Plan
 from onyx_operator.clusters.pool import Pool, selector, selector_text
-from onyx_operator.clusters.spark_status import spark_ready
+from onyx_operator.clusters.readiness import is_ready, spark_ready, troubles
 from onyx_operator.clusters.spec import DELETING, Refusal
-from onyx_operator.clusters.troubles import is_ready, troubles
-from onyx_operator.conditions import Verdict, dated
+from onyx_operator.conditions import News, Verdict, by_type, dated
 from onyx_operator.kube import timestamp
 
 Object = Mapping[str, Any]
+_QUIET = (
+    "Connecting",
+    "WorkersStarting",
+    "Updating",
+    "ScalingDown",
+    "NoWorkers",
+    "Applied",
+    "NoDeaths",
+    "ServerStarting",
+    "ExecutorsStarting",
+)
+"""Reasons that come and go with any change, and are in the status."""
 
 
 def status(seen: Observed, plan: Plan) -> dict[str, Any]:
@@ -57,6 +69,20 @@ def status(seen: Observed, plan: Plan) -> dict[str, Any]:
         "selector": selector_text(selector(metadata["name"])),
         "conditions": dated(verdicts, before, metadata["generation"], timestamp(seen.now_s)),
     }
+
+
+def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[News]:
+    """The events between two statuses."""
+    old, new = by_type(before), by_type(after)
+    for name, condition in new.items():
+        if name != "Reconciled" and condition["reason"] == new["Reconciled"]["reason"]:
+            continue  # for that reason, which is an event already
+        known = old.get(name, {})
+        # How many workers are ready, and how long a crashing one waits, is no news each time.
+        compared = ("reason", "message") if name == "Reconciled" else ("reason",)
+        same = all(known.get(key) == condition[key] for key in compared)
+        if not same and condition["reason"] not in _QUIET:
+            yield News(condition["reason"], condition["message"], condition["status"] == "False")
 
 
 def _from_spec(pool: Pool | None, ready: int, before: Object) -> dict[str, Any]:

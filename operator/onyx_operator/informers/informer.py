@@ -4,16 +4,19 @@ A list puts right what a watch has missed, and shows what a watch owes. An objec
 only when the watch says so, or when it was known before a list began and the list does not have it:
 what the API server refuses to list, and namespaces that the operator no longer looks after, are
 gone for nobody.
+
+The objects are kept as they were seen last, so that a look at one costs no request. They come from
+the watches and from the answers to our own writes. An older version never replaces a newer one: the
+event of our own write may come after the answer to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from onyx_operator.authors import last_writer
 from onyx_operator.informers.cell import ALL
-from onyx_operator.informers.store import Store, key_of
-from onyx_operator.informers.watched import Watched
 from onyx_operator.kube import Kube, Object, Resource
 from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics
@@ -39,7 +42,7 @@ class Informer:
         self._liveness, self._metrics = liveness, metrics
         self._listeners: list[Listener] = []
         self._listed: list[Callable[[], None]] = []
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, WatchDebts] = {}
         self._covered: set[str] = set()
         """Scopes whose last list has succeeded."""
 
@@ -100,12 +103,112 @@ class Informer:
             if key.namespace == scope:
                 self.store.drop(body)
 
-    def _watch_of(self, scope: str) -> Watched:
+    def _watch_of(self, scope: str) -> WatchDebts:
         where = f" in {scope}" if scope else ""
         name = f"{self.resource.kind}{where}"
-        return self._watched.setdefault(scope, Watched(name, self._liveness))
+        return self._watched.setdefault(scope, WatchDebts(name, self._liveness))
 
     def _take(self, body: Mapping[str, Any], *, gone: bool) -> None:
         key = self.store.drop(body) if gone else self.store.put(body)
         for listener in self._listeners:
             listener(key, dict(body), gone)
+
+
+class Store:
+    """Objects of one kind by their key."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Key, Object] = {}
+
+    def put(self, body: Mapping[str, Any]) -> Key:
+        """Take over an object unless a newer version of it is known."""
+        key = key_of(body)
+        known = self._objects.get(key)
+        if known is None or not is_newer(known, body):
+            self._objects[key] = trimmed(body)
+        return key
+
+    def drop(self, body: Mapping[str, Any]) -> Key:
+        """Forget an object that is gone, unless another has its name already."""
+        key = key_of(body)
+        known = self._objects.get(key)
+        if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
+            del self._objects[key]
+        return key
+
+    def get(self, key: Key) -> Object | None:
+        """The object as seen last; None when it is unknown."""
+        return self._objects.get(key)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(tuple(self._objects))
+
+    def items(self) -> Iterator[tuple[Key, Object]]:
+        """All objects, as of now."""
+        yield from tuple(self._objects.items())
+
+
+def key_of(body: Mapping[str, Any]) -> Key:
+    """Namespace and name of an object."""
+    metadata = body["metadata"]
+    return Key(metadata["namespace"], metadata["name"])
+
+
+class WatchDebts:
+    """What a watch owes: the objects of lists of which it had no event; see `Liveness.behind`."""
+
+    def __init__(self, name: str, liveness: Liveness) -> None:
+        self._name = name
+        self._liveness = liveness
+        self._versions: dict[Key, int] = {}
+        self._owed: dict[Key, int] = {}
+
+    def event(self, body: Mapping[str, Any], *, gone: bool = False) -> None:
+        """The watch had an event about an object."""
+        key = key_of(body)
+        if gone:
+            self._versions.pop(key, None)
+            self._owed.pop(key, None)
+        else:
+            self._versions[key] = version(body)
+            if self._owed.get(key, 0) <= version(body):
+                self._owed.pop(key, None)
+        self._liveness.behind(self._name, bool(self._owed))
+
+    def listed(self, bodies: Iterable[Mapping[str, Any]]) -> bool:
+        """A list shows these objects: a newer version than the watch's is owed. True if none is."""
+        self._owed = {
+            key_of(body): version(body)
+            for body in bodies
+            if version(body) > self._versions.get(key_of(body), 0)
+        }
+        self._liveness.behind(self._name, bool(self._owed))
+        return not self._owed
+
+    def broken(self) -> None:
+        """The watch has ended: it owes all objects again."""
+        self._versions.clear()
+        self._liveness.behind(self._name, True)
+
+    def excused(self) -> None:
+        """The watch owes nothing while nobody can list; its events so far stay counted."""
+        self._owed.clear()
+        self._liveness.behind(self._name, False)
+
+
+def version(body: Mapping[str, Any]) -> int:
+    """The version of an object: a growing number, which the API promises since Kubernetes 1.35 and
+    has always been; 0 when it is none."""
+    text = str(body["metadata"].get("resourceVersion", ""))
+    return int(text) if text.isdecimal() else 0
+
+
+def is_newer(body: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether `body` is a later version than `other`, of the same object."""
+    same = body["metadata"]["uid"] == other["metadata"]["uid"]
+    return same and version(body) > version(other) > 0
+
+
+def trimmed(body: Mapping[str, Any]) -> Object:
+    """Without what nobody here reads and takes the most room."""
+    return {**body, "metadata": {**body["metadata"], "managedFields": last_writer(body)}}

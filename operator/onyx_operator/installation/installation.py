@@ -5,12 +5,19 @@ The operator draws them, and not Helm, which has no memory of what it drew. It r
 API server into a folder of its own: a mounted Secret has to be there before the pod starts.
 ZooKeeper and workers mount the Secrets, and wait for them. The webhook's certificate is each
 process's own, signed when it starts, and in no Secret.
+
+A Secret is made if it is absent, and changed only as the version that was read; who loses a race
+reads what the winner has written. A Secret without the operator's label is its owner's: it is used
+as it is. Nothing owns these Secrets, so that an uninstallation leaves them beside the data that
+they protect.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import binascii
+import contextlib
 import logging
 import os
 import secrets
@@ -22,7 +29,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from onyx.errors import OnyxError, SettingsError
+import msgspec
+
+from onyx.errors import OnyxError, SettingsError, Unavailable
 from onyx_operator.installation.authority import (
     Authority,
     Pair,
@@ -32,8 +41,7 @@ from onyx_operator.installation.authority import (
     issue,
     new_authority,
 )
-from onyx_operator.installation.kept import Data, Kept, keep
-from onyx_operator.kube import Kube, Resource
+from onyx_operator.kube import MANAGER, SECRETS, Conflict, Kube, NotFound, Object, Resource
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import InstallationSettings
 
@@ -51,6 +59,10 @@ KIND = "Installation"
 """What metrics call this."""
 _CA, _CERTIFICATE, _KEY = "ca.crt", "tls.crt", "tls.key"
 _PASSWORD_BYTES = 32
+ATTEMPTS_MAX = 10
+"""Races that are lost in a row before something is wrong."""
+_OWNER_LABEL = "app.kubernetes.io/managed-by"
+Data = Mapping[str, bytes]
 
 
 class Installation:
@@ -113,7 +125,7 @@ class Installation:
 
     async def _keep_account(self) -> None:
         name = self._settings.account_secret
-        wanted = Kept(name, "Opaque", self._account_due)
+        wanted = DueSecret(name, "Opaque", self._account_due)
         self._account = await self._keep(wanted, "user", "password")
         if self._account["user"] != USER.encode():
             raise SettingsError(
@@ -132,7 +144,7 @@ class Installation:
     async def _keep_authority(self) -> Authority:
         name = self._settings.authority_secret
         keys = (_CA, _CERTIFICATE, _KEY)
-        wanted = Kept(name, "kubernetes.io/tls", self._authority_due)
+        wanted = DueSecret(name, "kubernetes.io/tls", self._authority_due)
         authority = _authority(await self._keep(wanted, *keys))
         if not is_usable(authority):
             raise SettingsError(
@@ -158,7 +170,7 @@ class Installation:
             new = _files(pair, authority.trusted)
             return None if new == found else new
 
-        wanted = Kept(self._settings.tls_secret, "kubernetes.io/tls", due)
+        wanted = DueSecret(self._settings.tls_secret, "kubernetes.io/tls", due)
         found = await self._keep(wanted, _CA, _CERTIFICATE, _KEY)
         put(self._folder / "tls", {key: found[key] for key in (_CA, _CERTIFICATE, _KEY)})
 
@@ -182,8 +194,8 @@ class Installation:
         if change:
             await self._kube.patch(kind, None, name, change)
 
-    async def _keep(self, wanted: Kept, *keys: str) -> Data:
-        found = await keep(self._kube, self._settings.namespace, wanted)
+    async def _keep(self, wanted: DueSecret, *keys: str) -> Data:
+        found = await _ensure(self._kube, self._settings.namespace, wanted)
         missing = [key for key in keys if not found.get(key)]
         if missing:
             raise SettingsError(
@@ -233,3 +245,59 @@ def _content(folder: Path) -> dict[str, bytes]:
     if not folder.is_dir():
         return {}
     return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+class DueSecret(msgspec.Struct, frozen=True):
+    """What a Secret of the installation is to have."""
+
+    name: str
+    type: str
+    due: Callable[[Data | None], Data | None]
+    """New content in the place of this (None: of none), or None when nothing is due."""
+
+
+async def _ensure(kube: Kube, namespace: str, wanted: DueSecret) -> Data:
+    """The content of a Secret, after it was made or renewed if that was due.
+
+    Raises:
+        KubeError, Unavailable: the API server refuses, or cannot be reached.
+    """
+    for _ in range(ATTEMPTS_MAX):
+        found = await kube.get(SECRETS, namespace, wanted.name)
+        if found is not None and not _is_ours(found):
+            return _decoded(found)
+        before = None if found is None else _decoded(found)
+        new = wanted.due(before)
+        if new is None:
+            assert before is not None
+            return before
+        with contextlib.suppress(Conflict, NotFound):  # somebody was first
+            await _write(kube, namespace, wanted, found, new)
+            logger.info("Secret %s is %s", wanted.name, "renewed" if found else "made")
+            return new
+    raise Unavailable(f"Secret {wanted.name} changes whenever it is to be changed")
+
+
+async def _write(
+    kube: Kube, namespace: str, wanted: DueSecret, found: Object | None, new: Data
+) -> None:
+    data = {key: base64.b64encode(value).decode() for key, value in new.items()}
+    if found is None:
+        labels = {_OWNER_LABEL: MANAGER, "app.kubernetes.io/part-of": "onyx"}
+        metadata = {"name": wanted.name, "namespace": namespace, "labels": labels}
+        await kube.create(SECRETS, {"metadata": metadata, "type": wanted.type, "data": data})
+        return
+    version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+    await kube.patch(SECRETS, namespace, wanted.name, {"metadata": version, "data": data})
+
+
+def _is_ours(secret: Object) -> bool:
+    return (secret["metadata"].get("labels") or {}).get(_OWNER_LABEL) == MANAGER
+
+
+def _decoded(secret: Object) -> Data:
+    found = {}
+    for key, value in (secret.get("data") or {}).items():
+        with contextlib.suppress(binascii.Error):
+            found[key] = base64.b64decode(value)
+    return found

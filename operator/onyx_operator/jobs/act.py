@@ -10,16 +10,15 @@ from typing import Any, assert_never
 from onyx.errors import JobRefused, UserError
 from onyx.upgrade.plan import upgrading
 from onyx_operator.authors import Authors
-from onyx_operator.informers.store import Store
-from onyx_operator.jobs.actions import Action, Control, DeleteObject, Remember, Submit
-from onyx_operator.jobs.events import is_warning
-from onyx_operator.jobs.plan import Plan
+from onyx_operator.informers.informer import Store
+from onyx_operator.jobs.plan import Action, Control, DeleteObject, Plan, Remember, Submit
 from onyx_operator.jobs.record import Record, identity
 from onyx_operator.jobs.spec import Spec
+from onyx_operator.jobs.status import is_warning
 from onyx_operator.kube import JOBS, Kube, Object
-from onyx_operator.logs.owners import owner_of
 from onyx_operator.logs.view import LogView
 from onyx_operator.metrics import OperatorMetrics
+from onyx_operator.owners import owner_of
 
 _EVENTS = {
     "suspend-job": ("Suspending", "job {job} is suspended: it gives its peers to other jobs"),

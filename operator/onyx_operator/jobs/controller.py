@@ -1,31 +1,42 @@
-"""The reconciler of OnyxJobs, and what makes it reconcile one: watches, logs, clusters and time."""
+"""The controller of OnyxJobs: how one is reconciled, and what makes it reconcile: watches, logs,
+clusters and time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
+from onyx.errors import OnyxError
 from onyx.ids import JobId
+from onyx.model.crd.status import PHASES
 from onyx.settings import Settings
-from onyx_operator.connection import Tenant, tenancy_of
+from onyx_operator.connection import tenancy_of
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.checks import JobChecks
 from onyx_operator.jobs.departures import Departures
-from onyx_operator.jobs.kind import job_kind
 from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
 from onyx_operator.jobs.observe import Observer
-from onyx_operator.jobs.phases import Phases
+from onyx_operator.jobs.observed import Observed
+from onyx_operator.jobs.plan import Plan, plan
+from onyx_operator.jobs.status import news, status
 from onyx_operator.kube import CLUSTERS, Kube, Object
-from onyx_operator.logs.views import LogViews
-from onyx_operator.periodic import every
-from onyx_operator.reconciler import Reconciler
+from onyx_operator.logs.state import Trouble
+from onyx_operator.logs.view import LogViews
+from onyx_operator.owners import Tenant
+from onyx_operator.reconciler import Kind, Reconciler
 from onyx_operator.work_queue import Key
 
 COUNT_INTERVAL_S = 5.0
 """Period at which the jobs are counted by phase."""
+PLANS_MAX = 8
+"""Plans in one reconciliation; an edited job needs four."""
+logger = logging.getLogger(__name__)
 
 
 class Jobs:
@@ -34,7 +45,6 @@ class Jobs:
     def __init__(self, operator: Operator, now_s: Callable[[], float] = time.time) -> None:
         settings, kube, metrics = operator.settings.jobs, operator.kube, operator.metrics
         self._operator, self._settings = operator, settings
-        self._phases = Phases(operator)
         self._jobs, self._clusters = operator.jobs.store, operator.clusters.store
         actor = Actor(kube, self._jobs, metrics, operator.authors, settings.retry_max_s)
         heir = partial(_inherits, kube)
@@ -57,10 +67,10 @@ class Jobs:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reconciler.run())
                 group.create_task(self._departures.run())
-                group.create_task(every(self._settings.resync_interval_s, self._tidy))
-                group.create_task(every(COUNT_INTERVAL_S, self._phases.count))
+                group.create_task(_every(self._settings.resync_interval_s, self._tidy))
+                group.create_task(_every(COUNT_INTERVAL_S, self._count))
                 group.create_task(
-                    every(self._settings.progress_interval_s, self.views.learn_progress)
+                    _every(self._settings.progress_interval_s, self.views.learn_progress)
                 )
         finally:
             await self.views.keep(())
@@ -103,12 +113,28 @@ class Jobs:
     def _search(self) -> None:
         self._operator.background(self._departures.search())
 
+    async def _count(self) -> None:
+        """Count the jobs by phase, for the metrics."""
+        phases = Counter((body.get("status") or {}).get("phase") for _, body in self._jobs.items())
+        self._operator.metrics.jobs({phase: phases[phase] for phase in PHASES})
+
     async def _tidy(self) -> None:
         """Close the logs of clusters that are gone, and read job files again."""
         wanted = [self._logs.connection(key) for key in self._clusters]
         found = {each for each in wanted if isinstance(each, Settings)}
         await self.views.keep(found.union(self._departures.wanted()))
         self._observer.forget_files()
+
+
+def job_kind(observer: Observer, logs: LogsOfJobs, actor: Actor) -> Kind[Observed, Plan]:
+    """The kind OnyxJob for a reconciler."""
+
+    async def act(body: Object, seen: Observed, plan: Plan) -> Plan | None:
+        view = logs.view(body)
+        log = None if isinstance(view, Trouble) else view
+        return await actor.act(body, seen.spec, plan, log)
+
+    return Kind(observer.observe, plan, act, status, news, PLANS_MAX)
 
 
 async def _inherits(kube: Kube, former: str, settings: Settings) -> bool:
@@ -127,3 +153,15 @@ async def _inherits(kube: Kube, former: str, settings: Settings) -> bool:
         return False
     there = await kube.get(CLUSTERS, theirs.namespace, theirs.name)
     return there is None or tenancy_of(there) != settings.tenancy_id
+
+
+async def _every(interval_s: float, do: Callable[[], Awaitable[None]]) -> None:
+    """Do something periodically; with an interval of 0, never."""
+    while interval_s > 0:
+        await asyncio.sleep(interval_s)
+        try:
+            await do()
+        except OnyxError as error:
+            logger.warning("%s", error)
+        except Exception:
+            logger.exception("a bug in the operator")

@@ -23,12 +23,11 @@ from onyx.settings import Settings
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import Actor
-from onyx_operator.jobs.actions import Control
+from onyx_operator.jobs.plan import Control
 from onyx_operator.jobs.record import read_record
 from onyx_operator.kube import JOBS, KubeError, Object
-from onyx_operator.logs.owners import Owner, owner_of
-from onyx_operator.logs.view import LogView
-from onyx_operator.logs.views import LogViews
+from onyx_operator.logs.view import LogView, LogViews
+from onyx_operator.owners import Owner, owner_of
 from onyx_operator.work_queue import Key, WorkQueue
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,7 @@ from onyx_operator.connection import NoLog, connection
 from onyx_operator.context import Operator
 from onyx_operator.jobs.record import read_record
 from onyx_operator.logs.state import Trouble
-from onyx_operator.logs.view import LogView
-from onyx_operator.logs.views import LogViews
+from onyx_operator.logs.view import LogView, LogViews
 from onyx_operator.work_queue import Key
 
 

@@ -1,30 +1,32 @@
 """Step 1 for an OnyxJob: everything that a plan is made from.
 
 Little of it is read over the network: objects come by the watch, jobs by the subscription to their
-cluster's log. Job files, failures and the answers of an upgrade are read, and remembered.
+cluster's log. Job files, failures and the answers of an upgrade are read, and remembered. A spec is
+parsed again when it has changed, a job file is read again when it has been known for a while.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from onyx.errors import Unavailable
 from onyx.ids import JobId
+from onyx.model.declaration import JobRef
+from onyx_operator.conditions import by_type
 from onyx_operator.context import Operator
 from onyx_operator.jobs.check import why_unfit
 from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
-from onyx_operator.jobs.observed import Observed, observed
+from onyx_operator.jobs.observed import Observed, ids_of_interest, observed
 from onyx_operator.jobs.record import read_record
-from onyx_operator.jobs.spec import Spec
-from onyx_operator.jobs.specs import Specs, invalid_s
-from onyx_operator.jobs.versions import ids_of_interest
-from onyx_operator.kube import Object
-from onyx_operator.logs.owners import owner_of
+from onyx_operator.jobs.spec import Spec, read_spec, reference
+from onyx_operator.kube import CONFIG_MAPS, Object, seconds
 from onyx_operator.logs.state import CONNECTING, Log, Trouble
 from onyx_operator.logs.view import LogView
+from onyx_operator.owners import owner_of
 from onyx_operator.work_queue import Key
 
 
@@ -92,7 +94,7 @@ class Observer:
             read_record(body),
             log,
             unfit=self._unfit(spec, body),
-            invalid_s=invalid_s(status, now_s),
+            invalid_s=_invalid_s(status, now_s),
             status_is_current=status.get("observedGeneration")
             == body["metadata"].get("generation"),
             before=status,
@@ -104,3 +106,61 @@ class Observer:
         if cluster is None or spec.job is None:
             return ""
         return why_unfit(spec.job, cluster)
+
+
+class Specs:
+    """The specs of all OnyxJobs. Belongs to one event loop."""
+
+    def __init__(self, operator: Operator, now_s: Callable[[], float]) -> None:
+        self._operator, self._now_s = operator, now_s
+        self._specs: dict[Key, tuple[Any, Spec]] = {}
+        self._files: dict[tuple[str, JobRef], tuple[float, str | None]] = {}
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self._specs.pop(key, None)
+
+    def forget_files(self) -> None:
+        """Read all job files again."""
+        self._files.clear()
+
+    async def read(self, key: Key, body: Object) -> Spec:
+        """The object's spec; it is parsed again only when it has changed.
+
+        Raises:
+            KubeError, Unavailable: the job file that it refers to cannot be read.
+        """
+        referenced = await self._referenced(body)
+        metadata = body["metadata"]
+        read_from = (metadata["uid"], body.get("spec"), referenced)
+        known = self._specs.get(key)
+        if known is None or known[0] != read_from:
+            known = self._specs[key] = (
+                read_from,
+                read_spec(body, referenced, self._operator.checks),
+            )
+        return replace(
+            known[1],
+            generation=metadata.get("generation", 0),
+            deleted_at=metadata.get("deletionTimestamp") or "",
+        )
+
+    async def _referenced(self, body: Object) -> str | None:
+        """The text of the job file that an object refers to; not read again each time."""
+        ref = reference(body) if (body.get("spec") or {}).get("jobRef") else None
+        if ref is None:
+            return None
+        namespace, now_s = body["metadata"]["namespace"], self._now_s()
+        read_s, text = self._files.get((namespace, ref), (0.0, None))
+        if text is None or now_s - read_s >= self._operator.settings.jobs.resync_interval_s:
+            found = await self._operator.kube.get(CONFIG_MAPS, namespace, ref.config_map)
+            text = ((found or {}).get("data") or {}).get(ref.key)
+            self._files[namespace, ref] = (now_s, text)
+        return text
+
+
+def _invalid_s(status: Mapping[str, Any], now_s: float) -> float:
+    """For how long a spec has been invalid, in seconds."""
+    validated = by_type(status).get("Validated", {})
+    since_s = seconds(str(validated.get("lastTransitionTime", "")))
+    return 0.0 if since_s is None or validated.get("status") != "False" else now_s - since_s

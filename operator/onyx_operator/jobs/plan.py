@@ -3,7 +3,8 @@
 A plan looks only at the present, never at what has changed: an operator that was killed anywhere,
 or ran twice, makes the same plan again. The order within a plan is the safety: an id is recorded
 before it is submitted, and an old job has ended before a new one is submitted, so no job is ever in
-the log that no object knows of.
+the log that no object knows of. Its actions are values, which `act` carries out in order; it stops
+at the first that fails, and all may be repeated.
 """
 
 from __future__ import annotations
@@ -15,11 +16,9 @@ from onyx.ids import JobId
 from onyx.model.changing import declared
 from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SuspendJob
 from onyx.replica.commands.set_options import TaskOptions
-from onyx_operator.jobs.actions import Action, Control, DeleteObject, Remember, Submit
-from onyx_operator.jobs.observed import Observed
+from onyx_operator.jobs.observed import Observed, ids_of_interest, is_of, is_retried
 from onyx_operator.jobs.record import Record
 from onyx_operator.jobs.spec import JOB_REF_NOT_FOUND, short
-from onyx_operator.jobs.versions import ids_of_interest, is_of, is_retried
 from onyx_operator.kube import seconds
 from onyx_operator.logs.state import Log, LogJob, Trouble, Upgrade
 
@@ -31,6 +30,39 @@ FILE_WAIT_MAX_S = 60.0
 BY_COMMAND = "a command killed it"
 _FROM_BEGINNING = Upgrade()
 """A job that starts from the beginning upgrades nothing."""
+
+
+class Remember(msgspec.Struct, frozen=True):
+    """Write a record into the status, before what it announces is done."""
+
+    record: Record
+
+
+class Submit(msgspec.Struct, frozen=True):
+    """Submit the job under this id."""
+
+    job: JobId
+    upgrades: JobId | None = None
+    """The old job, which the submission kills."""
+    remarks: str = ""
+    """What is not carried over from it, for the event."""
+
+
+class Control(msgspec.Struct, frozen=True):
+    """Append a command about a job to the log."""
+
+    command: KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions
+
+
+class DeleteObject(msgspec.Struct, frozen=True):
+    """Delete the object, whose job ended long enough ago."""
+
+    phase: str
+    message: str
+    """Phase and message of the job's end, for the event."""
+
+
+Action = Remember | Submit | Control | DeleteObject
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -1,4 +1,5 @@
-"""Step 4 for an OnyxJob: its status, from what was observed and the last plan. Pure.
+"""Step 4 for an OnyxJob: its status, from what was observed and the last plan, and the events that
+follow from its change, one for each new reason. Pure.
 
 The status is a function of the present, but for two times that are kept: when a condition last
 changed, and when the job was submitted and ended. Equal statuses are not written again.
@@ -6,18 +7,39 @@ changed, and when the job was submitted and ended. Equal statuses are not writte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onyx.model.crd.status import TASKS_MAX
-from onyx_operator.conditions import Truth, Verdict, cut, dated
-from onyx_operator.jobs.observed import Observed
+from onyx_operator.conditions import News, Truth, Verdict, by_type, cut, dated
+from onyx_operator.jobs.observed import Observed, is_of
 from onyx_operator.jobs.plan import Plan
 from onyx_operator.jobs.record import Record, identity
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.jobs.versions import is_of
 from onyx_operator.kube import timestamp
 from onyx_operator.logs.state import Log, LogJob, Trouble
+
+_WITH_PEERS = ("Allocated", "Running", "Advancing")
+_QUIET = (
+    "Submitted",
+    "WaitingForPeers",
+    "Starting",
+    "Connecting",
+    "Draining",
+    "Suspended",
+    "Deleted",
+)
+"""Reasons that pass at once, or that the event of an action has reported already."""
+_WRONG_PHASES = ("Failed", "Invalid", "Unknown")
+_WRONG_REASONS = ("Displaced", "OutOfMemory", "WorkersDie", "UpgradeRefused", "BackOff", "Retrying")
+_WRONG_CLUSTERS = (
+    "ClusterNotFound",
+    "ClusterRefused",
+    "ClusterNotReady",
+    "LogUnreachable",
+    "TooManyClusters",
+)
+_WARNING = frozenset((*_WRONG_PHASES, *_WRONG_REASONS, *_WRONG_CLUSTERS))
 
 
 def status(seen: Observed, plan: Plan) -> dict[str, Any]:
@@ -38,6 +60,20 @@ def status(seen: Observed, plan: Plan) -> dict[str, Any]:
     verdicts = _conditions(spec, record, plan, log, job)
     found["conditions"] = dated(verdicts, before, spec.generation, now)
     return found
+
+
+def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[News]:
+    """The events between two statuses."""
+    phase, reason = after["phase"], after["reason"]
+    if (before.get("phase"), before.get("reason")) == (phase, reason) or reason in _QUIET:
+        return
+    invalid = by_type(after).get("Validated", {}).get("status") == "False"
+    yield News(reason, after["message"], invalid or is_warning(phase, reason))
+
+
+def is_warning(phase: str, reason: str = "") -> bool:
+    """Whether something is wrong with a job in this phase and for this reason."""
+    return not _WARNING.isdisjoint((phase, reason))
 
 
 def _has_ended_before(seen: Observed) -> bool:
@@ -134,9 +170,6 @@ def _grounds(spec: Spec, plan: Plan, log: Log | Trouble) -> dict[str, Verdict]:
         "Validated": valid,
         "ClusterReady": ("False", log.reason, log.message) if isinstance(log, Trouble) else ready,
     }
-
-
-_WITH_PEERS = ("Allocated", "Running", "Advancing")
 
 
 def _steps(

@@ -9,8 +9,8 @@ from onyx.replica.jobs import has_completed, input_partitions
 from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death, halts, reason, sentence
-from onyx_operator.logs.owners import Owner
 from onyx_operator.logs.state import LogJob, Stage
+from onyx_operator.owners import Owner
 from onyx_operator.work_queue import Key
 
 

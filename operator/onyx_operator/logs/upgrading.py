@@ -1,19 +1,39 @@
-"""Whether a job can upgrade an old one, by its log, its manifest and the answers of workers."""
+"""Whether the job that a spec asks for can upgrade the object's job, found out from the log, the
+two manifests and the answers of workers: what `onyx submit --upgrade --dry-run` says.
+
+A question to the workers is put once for a job and a set of workers; the answers come with the log.
+So a look at an OnyxJob never waits for them: it comes again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
+from msgspec.structs import replace
+
+from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.log.interface import ChunkGone
+from onyx.log.interface import ChunkGone, LogReader
 from onyx.model.job import Job
 from onyx.replica.command import Command
-from onyx.upgrade.plan import upgrading
+from onyx.replica.commands import SubmitJob
+from onyx.replica.entry import Entry
+from onyx.replica.state import Replica
+from onyx.submission import upgrades
+from onyx.submission.worker_checks import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers
+from onyx.upgrade.plan import Plan, upgrading
+from onyx_operator.conditions import problem_lines
 from onyx_operator.logs.follower import Follower
 from onyx_operator.logs.state import Upgrade
-from onyx_operator.logs.upgrades import upgrade
-from onyx_operator.logs.worker_checks import Checks
+
+CARRY_OVER_WAIT_S = 1.0
+"""Between two looks whether a job has carried over its state, or rests: no event announces that."""
+CHECKS_MAX = 200
+"""Questions that are remembered, the newest ones."""
+AGAIN_S = 5.0
+"""Between two looks whether there are other workers now."""
 
 
 class Upgrading:
@@ -52,3 +72,129 @@ class Upgrading:
                 self._checks.forget(old)
                 raise
         return found
+
+
+def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> Upgrade:
+    """Whether `job` can upgrade the job `old`. Blocks.
+
+    Raises:
+        Unavailable: the log cannot be reached.
+    """
+    holder = upgrades.state_holder(log, replica, old)
+    if holder != old and replica.run(old).allocation:
+        waits = (
+            f"job {old} is carrying over the state of job {holder}; the new one upgrades it then"
+        )
+        return Upgrade(holder, waits=waits, again_in_s=CARRY_OVER_WAIT_S)
+    section = upgrading(job, holder).upgrade
+    assert section is not None
+    try:
+        found = upgrades.plan(log, replica, job, section, instead_of=old)
+    except UserError as error:
+        anew = "another restartNonce runs the new one from its beginning"
+        return Upgrade(holder, refusal=f"{error}; {anew}")
+    if found.problems == (upgrades.IN_FLIGHT,):
+        waits = f"job {holder} has segments in flight; the new one upgrades it when nothing comes"
+        return Upgrade(holder, waits=waits, again_in_s=CARRY_OVER_WAIT_S)
+    if found.problems:
+        return Upgrade(holder, refusal=problem_lines(found.problems))
+    return Upgrade(holder, remarks=_remarks(found))
+
+
+def _remarks(found: Plan) -> str:
+    """The tasks and windows whose state is not carried over."""
+    steps = [each for each in found.steps if each.fate in ("dropped", "initialized")]
+    return ", ".join(f"{each.part} {each.name} is {each.fate}" for each in steps)
+
+
+class _Question(msgspec.Struct):
+    check: WorkerCheck
+    old: JobId
+    asked_s: float
+    reported: bool = False
+    """`answered` has returned it."""
+
+
+class Checks:
+    """The checks of one cluster. `hear` may be called from another thread than the rest, which is
+    one."""
+
+    def __init__(self) -> None:
+        self._questions: dict[str, _Question] = {}
+        self._prepared: dict[JobId, tuple[Job, SubmitJob]] = {}
+
+    def prepared(self, old: JobId, job: Job) -> SubmitJob | None:
+        """The command that would submit a job to upgrade `old`, if it was remembered."""
+        known, entry = self._prepared.get(old, (None, None))
+        return entry if known == job else None
+
+    def remember(self, old: JobId, job: Job, entry: SubmitJob) -> None:
+        """Keep the answer to a check, for whoever asks again."""
+        while len(self._prepared) >= CHECKS_MAX:
+            del self._prepared[next(iter(self._prepared))]
+        self._prepared[old] = job, entry
+
+    def forget(self, old: JobId) -> None:
+        """What was prepared to upgrade `old` has been collected."""
+        self._prepared.pop(old, None)
+
+    def hear(self, entry: Entry, replica: Replica) -> None:
+        """The next entry of the log."""
+        for question in tuple(self._questions.values()):
+            question.check.hear(entry, replica)
+
+    def answered(self) -> list[JobId]:
+        """Old jobs about whose upgrades all workers have answered since the last call."""
+        done = [
+            each for each in self._questions.values() if each.check.complete and not each.reported
+        ]
+        for each in done:
+            each.reported = True
+        return [each.old for each in done]
+
+    def judge(
+        self, found: Upgrade, old: JobId, submission: SubmitJob, replica: Replica, now_s: float
+    ) -> tuple[Upgrade, Command | None]:
+        """Whether a job can upgrade `old`, as far as that is known, and a question to append to the
+        log.
+
+        Args:
+            found: what the manifests say.
+            submission: the entry that would submit the job.
+            replica: as it is now.
+            now_s: of a clock that never goes back.
+        """
+        if old not in replica.jobs:
+            return found, None
+        goes_on = f"job {old} goes on"
+        if not replica.groups:
+            return replace(found, waits=f"{goes_on}: {NOBODY}", again_in_s=AGAIN_S), None
+        if lacking := lacks_peers(replica, old, submission):
+            waits = f"{goes_on}, for the new one has no peers: {lacking}"
+            return replace(found, waits=waits, again_in_s=AGAIN_S), None
+        digest = submission.spec.digest
+        known, question = self._questions.get(digest), None
+        if known is None or self._is_stale(known, replica, now_s):
+            known = self._ask(digest, old, now_s)
+            question = known.check.command
+        if not known.check.complete:
+            waits = f"{goes_on} until all workers have said whether they can run the new one"
+            if question is None:
+                waits += f": {known.check.silent()}"
+            return replace(found, waits=waits, again_in_s=AGAIN_S), question
+        if problems := known.check.problems():
+            return replace(found, refusal="\n".join(problems), again_in_s=AGAIN_S), None
+        return found, None
+
+    def _ask(self, digest: str, old: JobId, now_s: float) -> _Question:
+        self._questions.pop(digest, None)
+        while len(self._questions) >= CHECKS_MAX:
+            del self._questions[next(iter(self._questions))]
+        asked = self._questions[digest] = _Question(WorkerCheck(digest), old, now_s)
+        return asked
+
+    def _is_stale(self, known: _Question, replica: Replica, now_s: float) -> bool:
+        """Others are there now, or some did not answer: perhaps they do when asked again."""
+        if not known.check.complete:
+            return now_s - known.asked_s >= ANSWER_TIMEOUT_S
+        return known.check.members != frozenset(replica.groups)

@@ -1,4 +1,5 @@
-"""The log of one cluster as controllers see it, for all of its OnyxJobs, and written to.
+"""The logs of clusters as controllers see them, and written to: one view a cluster, shared by all
+of its OnyxJobs.
 
 One subscription a cluster, however many jobs: the log folds into one replica here as at every peer
 (`follower`). What stands beside the log is read now and then (`learned`). Methods belong to the
@@ -11,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.log.acts import Act
 from onyx.log.room import Usage
@@ -22,10 +24,11 @@ from onyx.settings import Settings
 from onyx_operator.logs.follower import Connect, Follower, Heir, Listener
 from onyx_operator.logs.jobs import by_owner, changed_jobs, jobs_that_wait, stage_of
 from onyx_operator.logs.learned import Learned
-from onyx_operator.logs.owners import Owner
 from onyx_operator.logs.state import Log, Stage, Trouble, Upgrade
-from onyx_operator.logs.upgrading import Upgrading
-from onyx_operator.logs.worker_checks import Checks
+from onyx_operator.logs.upgrading import Checks, Upgrading
+from onyx_operator.metrics import OperatorMetrics
+from onyx_operator.owners import Owner
+from onyx_operator.settings import JobSettings
 from onyx_operator.work_queue import Key
 
 Changed = Callable[[Collection[JobId] | None], None]
@@ -33,6 +36,8 @@ Changed = Callable[[Collection[JobId] | None], None]
 
 WAITING_INTERVAL_S = 5.0
 """Jobs that wait for peers are looked at again at most once in this time."""
+THREADS_MAX = 4
+"""Threads that read and write the log of one cluster, in addition to its subscription."""
 
 
 class LogView:
@@ -173,3 +178,85 @@ class LogView:
     def _tell_waiting(self) -> None:
         self._looks_at_waiting = False
         self._changed(list(jobs_that_wait(self._log.replica)))
+
+
+class LogViews:
+    """Opens a view when a cluster is first asked for, closes those that nobody wants any more."""
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        connect: Connect,
+        changed: Changed,
+        metrics: OperatorMetrics,
+        heir: Heir,
+        mark: str = "",
+    ) -> None:
+        self._heir = heir
+        self._mark = mark
+        self._settings = settings
+        self._connect = connect
+        self._changed = changed
+        self._metrics = metrics
+        self._views: dict[Settings, LogView] = {}
+
+    def view(self, settings: Settings) -> LogView | Trouble:
+        """The view of the log that these settings lead to."""
+        found = self._views.get(settings)
+        if found is not None:
+            return found
+        if len(self._views) >= self._settings.logs_max:
+            message = (
+                f"{len(self._views)} logs are followed already: raise ONYX_OPERATOR_JOBS_LOGS_MAX"
+            )
+            return Trouble("TooManyClusters", message)
+        made = LogView(
+            settings, self._connect, self._on_change, THREADS_MAX, self._heir, self._mark
+        )
+        self._views[settings] = made
+        return made
+
+    def items(self) -> list[tuple[Settings, LogView]]:
+        """Every log that is followed."""
+        return list(self._views.items())
+
+    def deaths(self, settings: Settings) -> Sequence[Death]:
+        """Worker processes of a cluster that have died in the last minutes, as far as its log has
+        been read."""
+        view = self._views.get(settings)
+        return () if view is None else view.deaths
+
+    def trouble(self, settings: Settings) -> Trouble | None:
+        """Why the log of a cluster cannot be used, if it cannot be."""
+        found = self.view(settings)
+        return found if isinstance(found, Trouble) else found.trouble
+
+    def usage(self, settings: Settings) -> Usage | None:
+        """What the tenancy of a cluster held some seconds ago, if that is known."""
+        view = self._views.get(settings)
+        return None if view is None else view.usage
+
+    async def keep(self, wanted: Iterable[Settings]) -> None:
+        """Close all views but these."""
+        keep = set(wanted)
+        gone = [settings for settings in self._views if settings not in keep]
+        await asyncio.gather(*(self._views.pop(settings).close() for settings in gone))
+        self._count()
+
+    async def learn_progress(self) -> None:
+        """Ask every log how far its jobs are, all at the same time."""
+        views = self._views.values()
+        answers = await asyncio.gather(
+            *(view.learn_progress() for view in views), return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, OnyxError):
+                raise answer
+
+    def _on_change(self, jobs: Collection[JobId] | None) -> None:
+        self._count()
+        self._changed(jobs)
+
+    def _count(self) -> None:
+        unreachable = sum(view.trouble is not None for view in self._views.values())
+        self._metrics.clusters(len(self._views) - unreachable, unreachable)
