@@ -12,8 +12,8 @@ from onyx.base.runs import Numbers, Run
 from onyx.flow.batch import Batch
 from onyx.ledger.applied import Applied, repeats_of
 from onyx.ledger.lineage import U64, pack_roots, run_of_ids, run_of_roots
-from onyx.task.state.applied_ids import AppliedIds
 from onyx.task.state.chunks import NO_COLUMNS
+from onyx.task.state.task_state import AppliedIds
 
 SEGMENTS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 30), st.sampled_from([1, 2, 257, 258, 2**63])),

@@ -14,8 +14,7 @@ from onyx.base.runs import array_of
 from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.ledger.lineage import partitions_of, positions_of
-from onyx.task.state.emissions import CHECK_INTERVAL_S, Emissions, Taken
-from onyx.task.state.runs import Placed, Run, SentRuns
+from onyx.task.state.emissions import CHECK_INTERVAL_S, Emissions, Placed, Run, SentRuns, Taken
 
 FIRST = 5
 SHARDS = 3

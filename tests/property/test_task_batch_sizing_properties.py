@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from onyx.codec.segments import bytes_each
 from onyx.model.job import CatalogEntry
 from onyx.model.limits import BATCH_SEGMENTS_MAX
-from onyx.task.batching.sizing import BATCH_BYTES_MAX, CPU_ENOUGH_S, BatchSizing
+from onyx.task.batching import BATCH_BYTES_MAX, CPU_ENOUGH_S, BatchSizing
 from onyx.telemetry.recorder import ROOTS_MAX
 
 OBSERVED = st.lists(

@@ -19,7 +19,7 @@ from onyx.ledger.lineage import positions_of
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins import protocol
 from onyx.plugins.protocol import Cursor
-from onyx.task.batching.sizing import BatchSizing
+from onyx.task.batching import BatchSizing
 from onyx.task.source.frontier import FrontierStore
 from onyx.task.source.partition import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN
 from onyx.task.source.source import Source

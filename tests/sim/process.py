@@ -21,9 +21,9 @@ from onyx.ids import GroupId, PeerId, Position
 from onyx.log import append_queue
 from onyx.log import tail as tails
 from onyx.log.interface import Origin, Session
-from onyx.peer import actions as do
-from onyx.peer import events as on
-from onyx.peer import group, lease
+from onyx.peer import group, life
+from onyx.peer import group as do
+from onyx.peer import group as on
 from onyx.replica import effects, ring
 from onyx.replica.command import Command
 from onyx.replica.commands import ReportLoss, RestartTask
@@ -266,7 +266,7 @@ class Process:
                 self.client.call("exists", (target, False), lambda r: self._probed(target, r))
             case do.StartPauseTimer(number):
                 timeout_s, heard_s = self.options.session_timeout_s, self.client.confirmed_s()
-                delay_s = lease.pause_delay_s(self.world.now_s, heard_s, timeout_s)
+                delay_s = life.pause_delay_s(self.world.now_s, heard_s, timeout_s)
                 self.later(delay_s, self._feed, on.PauseDue(number))
             case do.StartBackOff():
                 self.later(self.chance.uniform(0, 2 * BACK_OFF_S), self._feed, on.BackOffElapsed())
@@ -291,7 +291,7 @@ class Process:
 
     def permitted(self) -> bool:
         heard_s = self.client.confirmed_s()
-        return lease.permitted(self.world.now_s, heard_s, self.options.session_timeout_s)
+        return life.permitted(self.world.now_s, heard_s, self.options.session_timeout_s)
 
     def emit(self, peer: PeerId, running: Running) -> None:
         self.cluster.checkers.emitted(self, peer, running)

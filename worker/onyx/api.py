@@ -39,8 +39,7 @@ from onyx.log.server.environment import Env, shutdown_env, start_env
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.model.workflow import Edge, edges_of
-from onyx.peer.membership import PeerGroup
-from onyx.peer.opening import open_peer_group, start_peer_group
+from onyx.peer.membership import PeerGroup, open_peer_group, start_peer_group
 from onyx.replica.entry import Entry
 from onyx.replica.needs import peers_needed
 from onyx.replica.state import Replica

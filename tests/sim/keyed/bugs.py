@@ -51,14 +51,13 @@ from onyx.tables import loading
 from onyx.task.channels import lookups
 from onyx.task.channels.lookups import Lookups
 from onyx.task.channels.outbox import Outbox
-from onyx.task.parts.allocation import Allocation
-from onyx.task.phases import intake, send
-from onyx.task.state.applied_ids import AppliedIds
+from onyx.task.parts import Allocation
+from onyx.task.phases import read, send
 from onyx.task.state.chunks import NO_COLUMNS
 from onyx.task.state.emissions import Emissions, Taken
 from onyx.task.state.keeper import StateKeeper
-from onyx.task.state.task_state import TaskState
-from onyx.task.stateful import build
+from onyx.task.state.task_state import AppliedIds, TaskState
+from onyx.task.stateful import recover
 from onyx.transport.interface import Delivery
 from onyx.transport.lookups import Found
 from onyx.windows.watermarks import Mark
@@ -69,7 +68,7 @@ _receive = Lookups.receive
 _take = Kept.take
 _laps_of = send.laps_of
 _call_columns = HeldStates.call_columns
-_made = build.operator_of
+_made = recover.operator_of
 _reads = loading._reads
 _snapshot = TaskState.snapshot
 _swap = Timers.swap
@@ -286,7 +285,7 @@ PLANTS: Plants = {
     "K3": (Timers, "swap", _put_once),
     "K4": (Changes, "take_back", _take_back_the_last),
     "K5": (TaskState, "snapshot", _snapshot_of_states),
-    "K6": (build, "operator_of", _hold_on),
+    "K6": (recover, "operator_of", _hold_on),
     "K7": (Expiry, "take", _end_all_the_same),
     "K8": (AppliedIds, "__init__", _forget_applied),
     "K9": (Lists, "_updates", _whole_list),
@@ -298,7 +297,7 @@ PLANTS: Plants = {
     "K15": (SpilledBucket, "_write", _write_once),
     "K16": (Timers, "take_all", _those_by_event_time),
     "K17": (StateKeeper, "release", _at_once),
-    "K19": (intake, "_living", _all_deliveries),
+    "K19": (read, "_living", _all_deliveries),
     "K20": (send, "laps_of", _one_more_lap),
     "K21": (Outbox, "_append", _in_one_queue),
     "K22": (lookups, "shard_of", _one_shard),

@@ -16,7 +16,7 @@ from tests.sim.windows.world import Options, World
 
 from onyx.operators.keyed import dues, keyed_states, states
 from onyx.state.local import spilled_maps
-from onyx.task import looked_up
+from onyx.task import questions
 
 MINUTES_A_DAY = 10
 """Here: so that timers get into slots of days as well."""
@@ -61,7 +61,7 @@ class KeyedWorld(World):
                 (spilled_maps, "TOGETHER_MAX", together),
                 (spilled_maps, "PAGE", page),
                 (states, "ENTRIES_MAX", entries),
-                (looked_up, "STATES_BYTES_MAX", answer_bytes),
+                (questions, "STATES_BYTES_MAX", answer_bytes),
             ):
                 stack.enter_context(mock.patch.object(module, name, value))
             yield

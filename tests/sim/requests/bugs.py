@@ -43,8 +43,7 @@ from onyx.state.shard_state import ShardState
 from onyx.storage.fenced_log import Listed
 from onyx.task.phases import send
 from onyx.task.recovery import output
-from onyx.task.state.appends import Append
-from onyx.task.state.chunks import Columns
+from onyx.task.state.chunks import Append, Columns
 from onyx.task.state.held_acks import HeldAcks
 
 _take = RequestQueue.take

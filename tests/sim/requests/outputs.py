@@ -11,7 +11,7 @@ from onyx.flow.segment import Segment
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import RollLimits
-from onyx.task.batch_task import BatchTask
+from onyx.task.task import BatchTask
 
 if TYPE_CHECKING:
     from tests.sim.requests.process import RequestProcess

@@ -38,9 +38,9 @@ from onyx.plugins.job.feed import PATH
 from onyx.plugins.job.reader import PartsReader
 from onyx.plugins.protocol import START, Input
 from onyx.storage.fenced_log import FencedLogs, Listed
-from onyx.task.parts.allocation import Allocation
-from onyx.task.phases import send, write
-from onyx.task.phases.retries import ask_for_retries
+from onyx.task.parts import Allocation
+from onyx.task.phases import send
+from onyx.task.phases.send import ask_for_retries
 from onyx.task.source.partition import Partition
 from onyx.task.source.source import Source
 from onyx.task.state.chunks import Columns
@@ -187,7 +187,7 @@ PLANTS: Plants = {
     "B22": (StateKeeper, "fresh", _count_as_applied),
     "B23": (PendingWindow, "replay_all", _forget_resting),
     "B24": (send, "acked", ack_all),
-    "B25": (write, "without", _count_as_written),
+    "B25": (send, "without", _count_as_written),
     "B26": (OrderedWindow, "_from", only_what_failed),
     "B27": (OrderedWindow, "waits", False),
     "B28": (OrderedWindow, "complete", PendingWindow.complete),

@@ -46,8 +46,8 @@ from onyx.state.chunk_codec import Kind as ChunkKind
 from onyx.state.chunks import EmittedRun
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import Recovered, recover
+from onyx.task.state.emissions import Run
 from onyx.task.state.keeper import StateKeeper
-from onyx.task.state.runs import Run
 from onyx.task.table import Kind
 from onyx.task.task import Task
 from onyx.transport.interface import Channel

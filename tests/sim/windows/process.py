@@ -26,7 +26,7 @@ from onyx.flow.batch import Segment, Segments
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.ledger.returns import Trees
 from onyx.model.job import Job
-from onyx.peer.work.holding import Holding
+from onyx.peer.work.holding import Holding, holds_for
 from onyx.plugins.indexed import IndexedReader
 from onyx.plugins.job.feed import PATH, PartsFeed
 from onyx.plugins.job.reader import PartsReader, at_of
@@ -42,14 +42,11 @@ from onyx.tables.shared import SharedTables
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
-from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import sources_of
-from onyx.task.holding import holds_for
 from onyx.task.kinds import kind_of, new_task
-from onyx.task.messages import Completions, Ready, Returns, Rewire, Seal, Stop
-from onyx.task.stateful import build
+from onyx.task.stateful import recover
 from onyx.task.table import Progress
-from onyx.task.task import Task
+from onyx.task.task import BatchTask, Completions, Ready, Returns, Rewire, Seal, Stop, Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.recorder import Inside, Recording
 from onyx.transport.interface import Transport
@@ -58,7 +55,7 @@ from onyx.transport.lookups import Lookup
 if TYPE_CHECKING:
     from tests.sim.windows.world import World
 
-watch_operators(build)
+watch_operators(recover)
 
 
 @dataclass(slots=True, eq=False)

@@ -20,7 +20,7 @@ from tests.sim.windows.columns import draw_formats, over_columns
 from tests.sim.windows.failing import Failing, add_bad, add_to, draw_failing
 
 from onyx.ledger.retry_modes import OrderedWindow
-from onyx.task.source import opening
+from onyx.task.source import partition
 
 Segment = dict[str, Any]
 
@@ -60,7 +60,7 @@ class Story:
         """Under exactly-once windows keep no order, and `retryMode: all-after` is refused; but
         nothing may be lost or counted twice either way, and the source has to keep it."""
         windows = {"individual": OrderedWindow} if self.all_after else {}
-        with mock.patch.dict(opening.WINDOWS, windows):
+        with mock.patch.dict(partition.WINDOWS, windows):
             yield
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:

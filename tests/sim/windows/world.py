@@ -41,7 +41,7 @@ from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import submission
 from onyx.settings import LedgerSettings, Settings, StateSettings, TaskSettings
-from onyx.task import loading
+from onyx.task import parts
 from onyx.task.task import Task
 
 FAMILIES = ("crash", "zombie", "rescale", "store", "refuse", "lose", "slow", "late", "lag", "jump")
@@ -204,7 +204,7 @@ class World:
     def patched(self) -> Iterator[None]:
         """What is in the hands of the world meanwhile."""
         # Parsing the job is pure, and would take a tenth of a run: each peer does it again.
-        parsed_once = mock.patch.object(loading, "stored_job", cache(loading.stored_job))
+        parsed_once = mock.patch.object(parts, "stored_job", cache(parts.stored_job))
         with one_thread(), self.story.retry_mode(), parsed_once:
             yield
 

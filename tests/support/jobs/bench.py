@@ -29,7 +29,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, 
 from onyx.ledger.returns import Trees
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
-from onyx.peer.work.holding import Holding
+from onyx.peer.work.holding import Holding, holds_for
 from onyx.plugins.protocol import Cursor, Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.plugins.starting import first_cursor
@@ -59,14 +59,11 @@ from onyx.tables.shared import SharedTables
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
-from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site
-from onyx.task.holding import holds_for
 from onyx.task.kinds import kind_of, new_task
-from onyx.task.messages import Completions, Ready, Returns, Rewire, Seal, Stop
-from onyx.task.stateful import build
+from onyx.task.stateful import recover
 from onyx.task.table import LOOP_END, Progress
-from onyx.task.task import Task
+from onyx.task.task import BatchTask, Completions, Ready, Returns, Rewire, Seal, Stop, Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.recorder import NoRecorder, Recording
 from onyx.transport.local import LocalTransport
@@ -74,7 +71,7 @@ from onyx.transport.lookups import Lookup
 
 JOB = JobId("job-1")
 GROUP = GroupId("group-1")
-watch_operators(build)
+watch_operators(recover)
 MOMENT_S = 0.01
 """Between two rounds when nothing can be done."""
 ROUNDS_MAX = 5_000

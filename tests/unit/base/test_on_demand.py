@@ -15,7 +15,7 @@ import pytest
 from onyx.base.on_demand import ModuleOnDemand, OnDemand
 from onyx.processes.forking import WORKER
 
-ENGINE = Path(__file__).parents[2] / "worker" / "onyx"
+ENGINE = Path(__file__).parents[3] / "worker" / "onyx"
 PATH = re.compile(r'OnDemand\("(onyx\.[\w.]+:\w+)"\)')
 PATHS = sorted({each for file in ENGINE.rglob("*.py") for each in PATH.findall(file.read_text())})
 
@@ -41,7 +41,7 @@ def test_a_worker_process_has_nothing_on_demand_at_its_start() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = json.loads(done.stdout)
 
-    assert "onyx.task.batches" in loaded
+    assert "onyx.task.kinds" in loaded
     assert [path for path in PATHS if path.partition(":")[0] in loaded] == []
     assert [name for name in OF_SOME_WORKERS if name in loaded] == []
 

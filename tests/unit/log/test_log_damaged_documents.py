@@ -26,7 +26,7 @@ from onyx.reports import codes
 from onyx.reports.outcomes import Report, TaskTotals
 from onyx.settings import HistorySettings
 from onyx.spark.driver.committed import committed
-from onyx.task.recovery.named_partitions import names_of
+from onyx.task.recovery.old_job import names_of
 from onyx.task.source.frontier import FrontierStore
 
 JOB, TASK = JobId("job-1"), TaskName("in")

@@ -8,8 +8,7 @@ import pytest
 
 from onyx.ids import GroupId, PeerId, Position
 from onyx.peer import group
-from onyx.peer.actions import Action, Append
-from onyx.peer.events import AddPeers, EntryRead, Event, OriginRead, PulseGone
+from onyx.peer.group import Action, AddPeers, Append, EntryRead, Event, OriginRead, PulseGone
 from onyx.replica.command import Command
 from onyx.replica.effects import ProbePulse, WatchPulse
 from onyx.replica.entry import Entry

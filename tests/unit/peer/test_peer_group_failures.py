@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onyx.log.interface import Session
-from onyx.peer.actions import Restart
-from onyx.peer.events import BackOffElapsed, PulseGone, SessionChanged
+from onyx.peer.group import BackOffElapsed, PulseGone, Restart, SessionChanged
 from onyx.replica.commands import GroupLeaveCluster
 
 

@@ -11,7 +11,7 @@ from tests.unit.peer.conftest import Ring
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.peer import gathering
-from onyx.peer.events import Propose
+from onyx.peer.group import Propose
 from onyx.replica.command import Command
 from onyx.replica.commands import (
     AddVirtualPeer,

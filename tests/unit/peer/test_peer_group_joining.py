@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.peer.actions import StartBackOff
-from onyx.peer.events import AddPeers, BackOffElapsed, RemovePeer
+from onyx.peer.group import AddPeers, BackOffElapsed, RemovePeer, StartBackOff
 
 
 def test_the_first_group_joins_at_once_and_then_offers_its_peers(ring):

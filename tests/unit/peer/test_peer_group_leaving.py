@@ -6,8 +6,16 @@ import pytest
 from tests.support.log.submissions import submit_job
 
 from onyx.log.interface import Session
-from onyx.peer.actions import Append, Left
-from onyx.peer.events import AddPeers, Leave, PauseDue, Propose, PulseGone, SessionChanged
+from onyx.peer.group import (
+    AddPeers,
+    Append,
+    Leave,
+    Left,
+    PauseDue,
+    Propose,
+    PulseGone,
+    SessionChanged,
+)
 from onyx.replica.commands import ExhaustInput, KillJob
 from onyx.replica.effects import StartTask, StopTask
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.peer.actions import Left
-from onyx.peer.events import Leave
+from onyx.peer.group import Leave, Left
 from onyx.replica.commands import Gc, GroupLeaveCluster
 
 

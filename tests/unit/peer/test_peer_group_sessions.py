@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 
 from onyx.log.interface import Session
-from onyx.peer.actions import Left, Pause, Restart, Resume, StartPauseTimer
-from onyx.peer.events import Leave, PauseDue, SessionChanged
-from onyx.peer.lease import pause_delay_s, permitted
+from onyx.peer.group import (
+    Leave,
+    Left,
+    Pause,
+    PauseDue,
+    Restart,
+    Resume,
+    SessionChanged,
+    StartPauseTimer,
+)
+from onyx.peer.life import pause_delay_s, permitted
 
 SUSPENDED = SessionChanged(Session.SUSPENDED)
 CONNECTED = SessionChanged(Session.CONNECTED)

@@ -13,8 +13,7 @@ from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 from onyx.client.client import Client
 from onyx.errors import Blocked
 from onyx.log import job_documents
-from onyx.peer.watch.stall_reports import StallReports
-from onyx.peer.watch.stall_watch import StallWatch
+from onyx.peer.watch.stall_watch import StallReports, StallWatch
 from onyx.reports.stalls import Reason, Stall, cause
 from onyx.task import machine
 from onyx.task.source.source import Source

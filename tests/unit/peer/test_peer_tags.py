@@ -1,6 +1,6 @@
 import pytest
 
-from onyx.peer import tags
+from onyx.peer import context
 from onyx.settings import Settings
 
 
@@ -16,5 +16,5 @@ from onyx.settings import Settings
     ],
 )
 def test_peers_offer_spark_where_it_can_run(settings, installed, offered, monkeypatch):
-    monkeypatch.setattr(tags, "find_spec", lambda name: name if installed else None)
-    assert tags.tags_of(settings) == offered
+    monkeypatch.setattr(context, "find_spec", lambda name: name if installed else None)
+    assert context.tags_of(settings) == offered

@@ -19,11 +19,10 @@ from onyx.ledger.lineage import RANGE_POSITIONS
 from onyx.plugins.protocol import Output, PluginContext
 from onyx.program.phases import Phase
 from onyx.task.acking import acker as acker_module
-from onyx.task.acking.acker import REPLAYS_MAX, AckerTask
-from onyx.task.acking.idle_timeout import EXPIRE_MARGIN_S, idle_timeout_s
+from onyx.task.acking.acker import EXPIRE_MARGIN_S, REPLAYS_MAX, AckerTask, idle_timeout_s
 from onyx.task.channels.wiring import Site
-from onyx.task.messages import Stop
 from onyx.task.table import Kind
+from onyx.task.task import Stop
 from onyx.telemetry.catalog import ACKS, FORGOTTEN_TREES, OPEN_TREES, Metric
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import FLUSH, Channel

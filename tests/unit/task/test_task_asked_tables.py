@@ -14,7 +14,7 @@ from onyx.codec.extents import decode_extents, encode_selection
 from onyx.ids import GroupId
 from onyx.keystate.extents import ALL
 from onyx.keystate.selection import Selection
-from onyx.task.messages import Query
+from onyx.task.task import Query
 from onyx.transport.state_queries import TABLE, StateAnswer, StateQuery
 
 SEEN = [{"place": n % 3, "who": f"w{n}", "n": n} for n in range(9)]

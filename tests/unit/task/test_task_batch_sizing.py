@@ -11,7 +11,7 @@ from tests.support.jobs.bench import Bench, chain
 
 from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import CatalogEntry
-from onyx.task.batching.sizing import (
+from onyx.task.batching import (
     BATCH_BYTES_MAX,
     COLUMNS_CPU_ENOUGH_S,
     COSTLY_MAX_S,

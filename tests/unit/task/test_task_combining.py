@@ -9,7 +9,7 @@ import pytest
 from tests.support.jobs.bench import Bench
 
 from onyx.task.channels.outbox import Outbox
-from onyx.task.phases import route as receiving
+from onyx.task.phases import apply as receiving
 from onyx.transport.interface import Partial
 
 SEGMENTS = [{"n": n, "word": "abc"[n * n % 3], "time": n * 1_000} for n in range(240)]

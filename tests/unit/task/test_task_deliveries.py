@@ -8,9 +8,9 @@ from tests.support.clocks import ManualClock
 
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
-from onyx.task.batching.timer import BatchTimer
-from onyx.task.parts.work import Work
-from onyx.task.phases.deliveries import read_either
+from onyx.task.batching import BatchTimer
+from onyx.task.parts import Work
+from onyx.task.phases.read import read_either
 from onyx.transport.interface import FLUSH, Channel, Control, Delivery
 
 UPSTREAM = {PeerId("r1"): TaskName("read"), PeerId("r2"): TaskName("read"), PeerId("s"): "sum"}

@@ -8,7 +8,7 @@ from tests.support.clocks import ManualClock
 from tests.support.jobs.bench import Bench, chain
 
 from onyx.plugins.indexed import IndexedReader
-from onyx.task.source.batch_timeout import FilledReader, Filling
+from onyx.task.batching import FilledReader, Filling
 
 SEGMENTS = [{"n": n} for n in range(30)]
 

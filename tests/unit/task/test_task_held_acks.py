@@ -14,10 +14,9 @@ from onyx.ledger.lineage import run_of_roots
 from onyx.ledger.returns import Part
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.model.requests import asked_for, windows_asked_for
-from onyx.task.state.appends import Append
-from onyx.task.state.emissions import Emissions
+from onyx.task.state.chunks import Append
+from onyx.task.state.emissions import Emissions, Run
 from onyx.task.state.held_acks import MIXED, HeldAcks
-from onyx.task.state.runs import Run
 
 FIRST = 100
 """The partition of shard 0."""

@@ -19,7 +19,7 @@ from onyx.ids import GroupId
 from onyx.keystate.selection import Selection
 from onyx.program.phases import Phase
 from onyx.settings import Settings, StateSettings
-from onyx.task.messages import Query
+from onyx.task.task import Query
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 EVENTS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]

@@ -18,7 +18,7 @@ from onyx.keystate.selection import Selection, place_of
 from onyx.operators.keyed import states
 from onyx.settings import Settings, StateSettings
 from onyx.state.local import spilled_maps
-from onyx.task.messages import Query
+from onyx.task.task import Query
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 EVENTS = [{"n": n, "host": "h", "url": f"{n * 37 % 101:03}", "time": n} for n in range(240)]

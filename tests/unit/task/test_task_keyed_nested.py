@@ -18,7 +18,7 @@ from onyx.ids import GroupId
 from onyx.keystate.inside import Inside
 from onyx.keystate.selection import Selection
 from onyx.settings import Settings, StateSettings
-from onyx.task.messages import Query
+from onyx.task.task import Query
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 EVENTS = [{"n": n, "word": "abc"[n * n % 3], "page": f"p{n % 4}"} for n in range(48)]

@@ -180,7 +180,7 @@ def test_an_answer_that_comes_twice_counts_once():
 
 
 def test_an_answer_has_as_many_states_as_fit_and_the_others_are_asked_for(monkeypatch):
-    monkeypatch.setattr("onyx.task.looked_up.STATES_BYTES_MAX", 2)
+    monkeypatch.setattr("onyx.task.questions.STATES_BYTES_MAX", 2)
     monkeypatch.setattr("onyx.task.channels.lookups.KEYS_BYTES_MAX", 3)
     bench = bench_of(spec({}), peers=1)
     bench.settle()
@@ -217,7 +217,7 @@ def test_a_durable_answer_is_given_also_while_its_task_waits_for_who_asked(asks)
 
 
 def test_a_state_too_large_to_be_looked_up_ends_the_job_with_its_group(monkeypatch):
-    monkeypatch.setattr("onyx.task.looked_up.STATE_BYTES_MAX", 2)
+    monkeypatch.setattr("onyx.task.questions.STATE_BYTES_MAX", 2)
     bench = bench_of(spec({}))
     bench.settle()
     detail = bench.exceptions[0]["detail"]
@@ -231,8 +231,8 @@ def named(segment: dict[str, Any], state: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
 def test_only_segments_fail_whose_group_has_a_state_too_large_to_be_looked_up(form, monkeypatch):
-    monkeypatch.setattr("onyx.task.looked_up.STATES_BYTES_MAX", 20)
-    monkeypatch.setattr("onyx.task.looked_up.STATE_BYTES_MAX", 20)
+    monkeypatch.setattr("onyx.task.questions.STATES_BYTES_MAX", 20)
+    monkeypatch.setattr("onyx.task.questions.STATE_BYTES_MAX", 20)
     many = [{**each, "times": 50 if each["word"] == "b" else 1} for each in WORDS]
     made = with_bad(spec({"state": "count.name"}, form, many))
     made["catalog"][1] |= {"fn": "m:named", "state": {"name": "value[str]"}}

@@ -13,10 +13,9 @@ from tests.support.jobs.bench import Bench, chain
 
 from onyx.ids import JobId
 from onyx.model.changing import with_options
-from onyx.peer.work.hold_times import HoldTimes
-from onyx.task.batch_task import BatchTask
-from onyx.task.source.rate import ReadLimit, part_of
-from onyx.task.source.source import Source
+from onyx.peer.work.holding import HoldTimes
+from onyx.task.source.source import ReadLimit, Source, part_of
+from onyx.task.task import BatchTask
 
 SAME = {"m:same": lambda segment: segment}
 SEGMENTS = [{"n": n} for n in range(2_000)]

@@ -13,8 +13,7 @@ from tests.support.jobs.bench import Bench
 
 from onyx.settings import Settings, StateSettings
 from onyx.task.state import emissions as bounds
-from onyx.task.state.emissions import Emissions
-from onyx.task.state.runs import Run
+from onyx.task.state.emissions import Emissions, Run
 from onyx.task.task import Task
 
 GROUPS = 23

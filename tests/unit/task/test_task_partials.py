@@ -9,8 +9,8 @@ import numpy as np
 from tests.unit.ledger.test_ledger_applied import ids, roots
 
 from onyx.base.runs import Numbers, array_of
-from onyx.task.state.applied_ids import AppliedIds
-from onyx.task.stateful.partials import merge_partials
+from onyx.task.phases.apply import merge_partials
+from onyx.task.state.task_state import AppliedIds
 from onyx.transport.interface import Partial
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from tests.support.jobs.bench import Bench, chain
 
-from onyx.task.batch_task import BatchTask
-from onyx.task.source.reporting import position_of
-from onyx.task.source.source import Source
+from onyx.task.source.source import Source, position_of
 from onyx.task.table import Progress
+from onyx.task.task import BatchTask
 from onyx.telemetry.catalog import SOURCE_OFFSET, TAKEN_OVER, Metric
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench
 
-from onyx.peer.watch.stall_facts import facts_of
+from onyx.peer.watch.stall_watch import facts_of
 from onyx.processors import Inbox, Processor
 from onyx.reports.stalls import Reason
 from onyx.settings import Settings

@@ -16,8 +16,7 @@ from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId
 from onyx.keystate.extents import ALL
 from onyx.keystate.selection import Place, Selection
-from onyx.task.messages import Query
-from onyx.task.task import Task
+from onyx.task.task import Query, Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 KEYED = "tests.support.spark.keyed_functions"

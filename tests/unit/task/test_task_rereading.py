@@ -4,7 +4,7 @@ import pytest
 
 from onyx.errors import Unavailable, UserError
 from onyx.plugins.protocol import START
-from onyx.task.source.rereading import open_at, read_again
+from onyx.task.source.partition import open_at, read_again
 
 
 class Reader:

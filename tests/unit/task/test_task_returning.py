@@ -12,8 +12,8 @@ from onyx.base.runs import Numbers
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.outcomes import Outcomes
 from onyx.ledger.returns import OUTCOMES, Parts, Trees, part_of
-from onyx.task.acking import returning
-from onyx.task.acking.returning import GONE, Returning
+from onyx.task.acking import acker
+from onyx.task.acking.acker import GONE, Returning
 from onyx.task.channels.wiring import Site
 
 
@@ -40,8 +40,8 @@ def parts(number: int) -> Parts:
 def test_values_of_the_oldest_trees_go_with_a_reason_and_their_failures_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(returning, "TREES_MAX", 2)
-    monkeypatch.setattr(returning, "BARE_MAX", 3)
+    monkeypatch.setattr(acker, "TREES_MAX", 2)
+    monkeypatch.setattr(acker, "BARE_MAX", 3)
     sent = Sent()
     kept = Returning(sent, JobId("j"), AllocationVersion(1))  # type: ignore[arg-type]
     for root in range(5):

@@ -16,7 +16,7 @@ from tests.support.jobs.bench import Bench
 
 from onyx.keystate.pages import Made
 from onyx.settings import StateSettings
-from onyx.task.stateful import fire
+from onyx.task.stateful import upkeep
 from onyx.windows import fires
 
 WORDS = [{"n": n, "word": f"w{n * n % 37}", "time": n * 1_000} for n in range(120)]
@@ -161,7 +161,7 @@ def test_a_table_may_be_returned() -> None:
 
 def test_groups_of_rows_count_one_by_one_towards_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     carried = []
-    monkeypatch.setattr(fire, "carry_out", lambda _, run: carried.append(run))
+    monkeypatch.setattr(upkeep, "carry_out", lambda _, run: carried.append(run))
     run = [Made(0, [], firings=4)]
     keeper: Any = SimpleNamespace(
         operator=SimpleNamespace(failures=nullcontext),
@@ -170,7 +170,7 @@ def test_groups_of_rows_count_one_by_one_towards_a_page(monkeypatch: pytest.Monk
         settings=StateSettings(firings_page_max=6),
         emissions=SimpleNamespace(full=False),
     )
-    fire.fire(keeper, lambda: iter([run] * 5))
+    upkeep.fire(keeper, lambda: iter([run] * 5))
     assert len(carried) == 2, "eight groups are a page, where six are enough"
 
 

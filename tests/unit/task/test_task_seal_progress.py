@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from onyx.plugins.protocol import SealProgress
-from onyx.task.seal_progress import LatestProgress, report, stage_ended
+from onyx.task.parts import LatestProgress, count_stage_run, report_seal
 from onyx.telemetry.catalog import Metric
 from onyx.telemetry.interface import TaskMetrics
 
@@ -34,7 +34,7 @@ def test_counters_grow_by_what_is_new_also_when_an_attempt_begins_anew() -> None
     first = SealProgress(tasks=4, tasks_done=1, rows_read=10, bytes_read=100)
     second = SealProgress(tasks=8, tasks_done=5, rows_read=30, bytes_read=100, rows_written=2)
     for each in (first, second, second, first):
-        report(latest, metrics, each)
+        report_seal(latest, metrics, each)
     assert metrics.sums == {
         "onyx_spark_stage_read_rows_total": 40,
         "onyx_spark_stage_read_bytes_total": 200,
@@ -47,10 +47,10 @@ def test_counters_grow_by_what_is_new_also_when_an_attempt_begins_anew() -> None
 @pytest.mark.parametrize("ended_well", [True, False])
 def test_a_run_that_has_ended_says_nothing_of_the_next_one(ended_well: bool) -> None:
     metrics, latest = Kept(), LatestProgress()
-    report(latest, metrics, SealProgress(tasks=4, tasks_done=4, rows_read=10))
-    stage_ended(latest, metrics, 1.0, ended_well)
+    report_seal(latest, metrics, SealProgress(tasks=4, tasks_done=4, rows_read=10))
+    count_stage_run(latest, metrics, 1.0, ended_well)
     assert latest.value is None
-    report(latest, metrics, SealProgress(tasks=4, tasks_done=4, rows_read=10))
+    report_seal(latest, metrics, SealProgress(tasks=4, tasks_done=4, rows_read=10))
     assert metrics.sums["onyx_spark_stage_read_rows_total"] == 20
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.jobs.bench import Bench, chain
 
 from onyx.flow.batch import Segment
-from onyx.peer.watch.stall_facts import facts_of
+from onyx.peer.watch.stall_watch import facts_of
 from onyx.plugins.generator import GeneratorInput
 from onyx.replica.commands import KillJob, ReportLoss
 from onyx.reports.stalls import Reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.clocks import ManualClock
 
-from onyx.task.batching.timer import BatchTimer
+from onyx.task.batching import BatchTimer
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 
 TASK = {"job": "flights", "task": "parse"}

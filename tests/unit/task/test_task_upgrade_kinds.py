@@ -11,8 +11,8 @@ from msgspec import Struct
 from tests.support.jobs.bench import GROUP, Bench
 from tests.unit.task import test_task_keyed, test_task_processors, test_task_stream_joins
 
+from onyx.peer.work.job_checker import problems
 from onyx.settings import Settings, StateSettings
-from onyx.task.start_check import problems
 
 Spec = dict[str, Any]
 EAGER = Settings(state=StateSettings(chunk_segments_max=4, snapshot_bytes_min=1))

@@ -2,7 +2,7 @@
 
 A group is one incarnation of one worker process. It applies the entries of the log, writes the
 entries that it owes in reaction, watches its successor in the ring, and starts and stops the tasks
-of its peers. All of that is returned as actions, which are data: `peer/action_runner` carries them
+of its peers. All of that is returned as actions, which are data: `peer/incarnation` carries them
 out, and the simulator drives exactly this code. No clock and no randomness: an action asks for a
 timer, and the timer comes back as an event.
 
@@ -13,16 +13,20 @@ Decisions:
 * Watches and tasks are level-based (`replica.reconcile`): the difference of what two replicas ask
   of this group. An edge-based version must handle every pair of events by hand.
 * A jump to an origin skips entries to which this group may have owed a reaction, so the reactions
-  owed by the new replica are computed from its state (`peer.joining.owed`).
+  owed by the new replica are computed from its state (`peer.group.owed`).
 * A group that leaves waits until it reads its own departure in the log. When ZooKeeper is
   unreachable for as long as the lease lasts, it leaves without: the other groups learn of it when
   the session expires.
 * An incarnation ends once, and its id is never used again: `start` makes a new group with new ids.
   So no entry about a dead incarnation can concern a living one.
+
+What a group owes of the join protocol follows from the replica as it is, not from the entry that
+made it so. That is what makes a jump over collected entries harmless.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 import msgspec
@@ -31,42 +35,21 @@ from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.log.interface import Session
-from onyx.peer import gathering, joining
-from onyx.peer.actions import (
-    Action,
-    Append,
-    Left,
-    Pause,
-    Restart,
-    Resume,
-    StartBackOff,
-    StartPauseTimer,
-)
-from onyx.peer.events import (
-    AddPeers,
-    Answer,
-    BackOffElapsed,
-    EntryRead,
-    Event,
-    Leave,
-    OriginRead,
-    PauseDue,
-    Propose,
-    PulseGone,
-    RemovePeer,
-    Report,
-    SessionChanged,
-)
+from onyx.peer import gathering
 from onyx.peer.gathering import Gathering
-from onyx.replica import machine, reconcile
+from onyx.replica import machine, reconcile, ring
 from onyx.replica.command import Command
 from onyx.replica.commands import (
+    AbortJoinCluster,
+    AcceptJoinCluster,
     AddVirtualPeer,
     GroupLeaveCluster,
     LeaveCluster,
+    NotifyJoinCluster,
     PrepareJoinCluster,
     SignalReady,
 )
+from onyx.replica.commands.join_cluster import acceptance
 from onyx.replica.effects import (
     BackOff,
     Effect,
@@ -77,8 +60,147 @@ from onyx.replica.effects import (
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
+# --- events -------------------------------------------------------------------------------------
+
+
+class EntryRead(msgspec.Struct, frozen=True):
+    """The next entry of the log."""
+
+    entry: Entry
+
+
+class OriginRead(msgspec.Struct, frozen=True):
+    """The reader had fallen behind a garbage collection: this replica stands for what it missed."""
+
+    position: Position
+    replica: Replica
+
+
+class PulseGone(msgspec.Struct, frozen=True):
+    """A watch or probe found that this group's pulse does not exist."""
+
+    group: GroupId
+
+
+class SessionChanged(msgspec.Struct, frozen=True):
+    """The ZooKeeper session was suspended, came back, or is lost."""
+
+    session: Session
+
+
+class PauseDue(msgspec.Struct, frozen=True):
+    """The timer asked for by `StartPauseTimer(suspension)` has elapsed."""
+
+    suspension: int
+
+
+class BackOffElapsed(msgspec.Struct, frozen=True):
+    """The wait asked for by `StartBackOff` is over."""
+
+
+class AddPeers(msgspec.Struct, frozen=True):
+    """This process offers virtual peers."""
+
+    peers: tuple[PeerId, ...]
+    """New ids, never used before."""
+    site: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+
+
+class RemovePeer(msgspec.Struct, frozen=True):
+    """This process takes one of its virtual peers back."""
+
+    peer: PeerId
+
+
+class Propose(msgspec.Struct, frozen=True):
+    """A task of this group proposes an entry. Void when the peer no longer has the task."""
+
+    peer: PeerId
+    command: Command
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer of this group to a question in the log. Void when it is no member."""
+
+    command: Command
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Entries on behalf of the process before this one, which died (`peer/loss_reports`)."""
+
+    commands: tuple[Command, ...]
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """The process has been asked to end (SIGTERM)."""
+
+
+Event = (
+    EntryRead
+    | OriginRead
+    | PulseGone
+    | SessionChanged
+    | PauseDue
+    | BackOffElapsed
+    | AddPeers
+    | RemovePeer
+    | Propose
+    | Answer
+    | Report
+    | Leave
+)
+
+
+# --- actions ------------------------------------------------------------------------------------
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Enqueue these commands for the log, in order."""
+
+    commands: tuple[Command, ...]
+    parent: Position | None = None
+    """Entry to which they are the reaction."""
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """No task may act: nothing is read, sent or written until `Resume`. State is kept."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """The session has survived: tasks act again, from where they paused."""
+
+
+class StartPauseTimer(msgspec.Struct, frozen=True):
+    """Return `PauseDue(suspension)` after `lease.pause_delay_s`."""
+
+    suspension: int
+
+
+class StartBackOff(msgspec.Struct, frozen=True):
+    """Return `BackOffElapsed` after a random time around `join_back_off_s`."""
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """This incarnation is dead: stop its tasks, and start a new one with new ids."""
+
+    reason: str
+
+
+class Left(msgspec.Struct, frozen=True):
+    """The group has left the cluster: tasks are stopped, the session may be closed."""
+
+
+Action = Effect | Append | Pause | Resume | StartPauseTimer | StartBackOff | Restart | Left
+"""`WatchPulse` and `UnwatchPulse` are idempotent; `WatchPulse` of a dead group reports at once."""
+
+
+# --- the state machine --------------------------------------------------------------------------
+
 _NOTHING: Map[Any, Any] = Map()
+
 _NONE_GATHERED = Gathering()
+
 Result = tuple["GroupState", tuple[Action, ...]]
 
 
@@ -140,7 +262,7 @@ def step(state: GroupState, event: Event) -> Result:
         case BackOffElapsed():
             return replace(state, retry=()), _append(() if state.leaving else state.retry)
         case AddPeers():
-            return _propose(state, joining.additions(state.group, event))
+            return _propose(state, additions(state.group, event))
         case RemovePeer(peer):
             return _remove(state, peer)
         case Propose(peer, command):
@@ -167,11 +289,11 @@ def _read(state: GroupState, entry: Entry) -> Result:
 
 def _jump(state: GroupState, position: Position, replica: Replica) -> Result:
     assert position > state.replica.version, "an origin is read only by those who are behind it"
-    if state.leaving and not joining.is_known(replica, state.group):
+    if state.leaving and not is_known(replica, state.group):
         return _end(state, "left before the origin")
     effects = tuple(reconcile.changes(state.replica, replica, state.group))
     backing_off = bool(state.retry)
-    commands = joining.owed(replica, state.group, backing_off=backing_off)
+    commands = owed(replica, state.group, backing_off=backing_off)
     return _settle(state, replica, position, commands, effects, signalled=True)
 
 
@@ -222,8 +344,8 @@ def _release(
     if state.joined:
         held = state.held
         return (replace(state, held=()) if held else state), held + commands
-    join = tuple(each for each in commands if isinstance(each, joining.PROTOCOL))
-    rest = tuple(each for each in commands if not isinstance(each, joining.PROTOCOL))
+    join = tuple(each for each in commands if isinstance(each, JOIN_PROTOCOL))
+    rest = tuple(each for each in commands if not isinstance(each, JOIN_PROTOCOL))
     return (replace(state, held=state.held + rest) if rest else state), join
 
 
@@ -262,13 +384,13 @@ def _remove(state: GroupState, peer: PeerId) -> Result:
 
 def _still_there(dead: Map[GroupId, None], new: Replica) -> Map[GroupId, None]:
     for group in sorted(dead):
-        if not joining.is_known(new, group):
+        if not is_known(new, group):
             dead = dead.delete(group)
     return dead
 
 
 def _pulse_gone(state: GroupState, group: GroupId) -> Result:
-    news = group not in state.dead and joining.is_known(state.replica, group)
+    news = group not in state.dead and is_known(state.replica, group)
     if not news or state.leaving or group == state.group:
         return state, ()
     return replace(state, dead=state.dead.set(group, None)), _append((GroupLeaveCluster(id=group),))
@@ -319,3 +441,45 @@ def _end(state: GroupState, reason: str) -> Result:
 
 def _append(commands: tuple[Command, ...], parent: Position | None = None) -> tuple[Action, ...]:
     return (Append(commands, parent),) if commands else ()
+
+
+# --- the join protocol and departures -----------------------------------------------------------
+
+JOIN_PROTOCOL = (
+    PrepareJoinCluster,
+    NotifyJoinCluster,
+    AcceptJoinCluster,
+    AbortJoinCluster,
+    GroupLeaveCluster,
+)
+"""Commands that a group may write before it has joined."""
+
+
+def additions(group: GroupId, event: AddPeers) -> tuple[Command, ...]:
+    """Virtual peers that the group offers."""
+    return tuple(
+        AddVirtualPeer(id=peer, group_id=group, peer_site=dict(event.site), tags=tuple(event.tags))
+        for peer in event.peers
+    )
+
+
+def is_known(replica: Replica, group: GroupId) -> bool:
+    """Whether the replica still counts on this group: member or joiner."""
+    return group in replica.groups or ring.is_joining(replica, group)
+
+
+def owed(replica: Replica, me: GroupId, *, backing_off: bool) -> tuple[Command, ...]:
+    """The join protocol's next commands of `me`, from the state alone.
+
+    For a reader that has jumped to an origin: the entries to which these are the reactions may be
+    among those collected. Writing one twice has no effect.
+    """
+    commands: list[Command] = []
+    if me in replica.prepared:
+        commands.append(NotifyJoinCluster(observer=replica.prepared[me]))
+    watcher = ring.watcher_in(replica.accepted, me)
+    if watcher is not None:
+        commands.append(acceptance(replica, watcher, me))
+    if not is_known(replica, me) and not backing_off:
+        commands.append(PrepareJoinCluster(joiner=me))
+    return tuple(commands)

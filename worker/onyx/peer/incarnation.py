@@ -1,10 +1,10 @@
 """One incarnation of a peer group: the thread that feeds events to `group.step`.
 
 This thread owns the group's state. It takes events from a bounded queue, steps the pure machine and
-has its actions carried out. The parts have one concern each, and none of them knows this module:
+has its actions carried out. The parts have one concern each, and none of them knows another:
 
     Life            what all of them share: queue of events, lease, log, transport
-    LogFeed         entries and sessions, as events
+    LogFeed         entries and sessions, as events; on the thread of the log
     group.step      what follows from an event (pure)
     ActionRunner    does it: log, timers, pause, checks of jobs, and through
     Workforce       tasks and ackers, their threads, what they ask of their process
@@ -19,20 +19,48 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from onyx.errors import Fenced
-from onyx.ids import PeerId
-from onyx.log.interface import GroupLog, Origin
+from onyx.errors import Fenced, OnyxError
+from onyx.ids import GroupId, JobId, PeerId
+from onyx.log.interface import GroupLog, Origin, Session
 from onyx.peer import group, loss_reports
-from onyx.peer.action_runner import ActionRunner
-from onyx.peer.actions import Left, Restart
 from onyx.peer.context import Context
-from onyx.peer.events import AddPeers, EntryRead, Event, Leave, RemovePeer, Report
-from onyx.peer.life import new_life
+from onyx.peer.group import (
+    Action,
+    AddPeers,
+    Append,
+    BackOffElapsed,
+    EntryRead,
+    Event,
+    Leave,
+    Left,
+    OriginRead,
+    Pause,
+    PauseDue,
+    PulseGone,
+    RemovePeer,
+    Report,
+    Restart,
+    Resume,
+    SessionChanged,
+    StartBackOff,
+    StartPauseTimer,
+)
+from onyx.peer.life import Life, new_life
 from onyx.peer.liveness import obstacle
-from onyx.peer.log_feed import LogFeed
 from onyx.peer.watch.watches import LOOK_INTERVAL_S, Watches
 from onyx.peer.work.workforce import Workforce
+from onyx.replica import canonical
+from onyx.replica.effects import (
+    AnswerCheck,
+    Effect,
+    ProbePulse,
+    RemoveState,
+    UnwatchPulse,
+    WatchPulse,
+)
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
+from onyx.telemetry.catalog import LOG_TAIL, SESSION_LOSSES
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger("onyx.peer")
@@ -201,3 +229,107 @@ class Incarnation:
         self._life.telemetry.close()
         self._log.close()
         self._life.background.stop()
+
+
+# --- what the group decides is carried out ------------------------------------------------------
+
+
+class ActionRunner:
+    """The actions of one incarnation."""
+
+    def __init__(self, life: Life, work: Workforce) -> None:
+        self._log = life.log
+        self._events = life.events
+        self._lease = life.lease
+        self._background = life.background
+        self._context = life.context
+        self._work = work
+
+    def carry_out(self, actions: Sequence[Action]) -> Left | Restart | None:
+        """Carry out the actions in order; the one that ends the incarnation, if there is one."""
+        for_tasks: list[Effect] = []
+        for action in actions:
+            match action:
+                case Left() | Restart():
+                    return action
+                case Append(commands, parent):
+                    self._log.append(commands, parent)
+                case WatchPulse(other):
+                    self._log.watch_pulse(other, lambda gone: self._events.post(PulseGone(gone)))
+                case UnwatchPulse(other):
+                    self._log.unwatch_pulse(other)
+                case ProbePulse(other):
+                    self._probe(other)
+                case RemoveState(job):
+                    self._remove_state(job)
+                case AnswerCheck():
+                    self._work.checker.ask(action)
+                case StartPauseTimer(suspension):
+                    self._events.post_after(self._lease.remaining_s(), PauseDue(suspension))
+                case StartBackOff():
+                    self._events.post_after(self._back_off_s(), BackOffElapsed())
+                case Pause():
+                    logger.warning("ZooKeeper does not answer: tasks are paused")
+                    self._lease.pause()
+                case Resume():
+                    logger.info("ZooKeeper answers again and the session lives: tasks resume")
+                    self._lease.resume()
+                    self._work.tasks.wake()
+                case _:
+                    for_tasks.append(action)
+        self._work.tasks.apply(for_tasks)
+        return None
+
+    def _back_off_s(self) -> float:
+        """Random, so that groups that join at once do not collide again."""
+        return 2 * self._context.randomness.random() * self._context.settings.log.join_back_off_s
+
+    def _probe(self, other: GroupId) -> None:
+        def look() -> None:
+            if not self._log.pulse_exists(other):
+                self._events.post(PulseGone(other))
+
+        self._background.run(look)
+
+    def _remove_state(self, job: JobId) -> None:
+        def work() -> None:
+            try:
+                self._work.services.state_store(durable=True).remove_tree(job)
+            except OnyxError as error:
+                logger.warning("the state of job %s could not be removed: %s", job, error)
+
+        self._background.run(work)
+
+
+# --- what the log says --------------------------------------------------------------------------
+
+
+class LogFeed:
+    """The callbacks of the log, and the replica at which it begins."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def replica_at(self, origin: Origin) -> Replica:
+        """The replica from which this incarnation reads on."""
+        if origin.replica:
+            return canonical.decode(origin.replica)
+        settings = self._life.context.settings
+        parameters = self._life.log.establish({"job-scheduler": settings.job_scheduler})
+        return Replica(job_scheduler=parameters["job-scheduler"])
+
+    def read(self, item: Entry | Origin) -> None:
+        """The next entry, or an origin that stands for entries that are gone."""
+        self._life.context.metrics.set(LOG_TAIL, item.position)
+        if isinstance(item, Origin):
+            self._life.events.post(OriginRead(item.position, canonical.decode(item.replica)))
+        else:
+            self._life.events.post(EntryRead(item))
+
+    def session_changed(self, session: Session) -> None:
+        """The session was suspended, came back, or is lost."""
+        if session is Session.LOST:
+            # Here and not in `group.step`: tasks must not act until the event has been handled.
+            self._life.lease.end()
+            self._life.context.metrics.add(SESSION_LOSSES)
+        self._life.events.post(SessionChanged(session))

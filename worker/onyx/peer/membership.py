@@ -1,4 +1,5 @@
-"""A peer group: the membership of one worker process, over all its incarnations.
+"""A peer group: the membership of one worker process, over all its incarnations; and how it is
+opened as settings describe it, over ZooKeeper and gRPC, with certificates and modules.
 
 It runs one incarnation after another, on a thread of its own. A lost session or an eviction ends an
 incarnation; the next one has new ids, so nothing that the dead one wrote counts for it. A failure
@@ -13,32 +14,142 @@ first id, which stays valid for `remove_peer`.
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
+from onyx.base.seams import SystemClock
 from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, describe
-from onyx.gateway.gateway import Gateway
+from onyx.gateway.gateway import Gateway, open_gateway
+from onyx.gateway.states import States, tokens_of_states
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
-from onyx.peer.actions import Left
-from onyx.peer.context import Context
-from onyx.peer.endpoint import Endpoint
-from onyx.peer.group import GroupState
+from onyx.log.zookeeper.dialler import zookeeper_certificates
+from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
+from onyx.peer.context import Context, new_context
+from onyx.peer.group import GroupState, Left
 from onyx.peer.incarnation import Incarnation
-from onyx.peer.liveness import Watched, obstacle
-from onyx.telemetry.logs import locate
+from onyx.peer.liveness import Endpoint, Watched, obstacle
+from onyx.reports.codes import CODE
+from onyx.settings import Settings
+from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.logs import follow_settings, locate
+from onyx.telemetry.recorder import Recorder
+from onyx.tls.files import GROUPS, CertificateFiles
+from onyx.transport.grpc_tls import check_client_name
+from onyx.transport.grpc_transport import GrpcTransport
 from onyx.transport.interface import Transport
+from onyx.user_code.code_hash import code_hash
+from onyx.user_code.resolve import Resolver
 
 logger = logging.getLogger("onyx.peer")
 
 RESTART_BACK_OFF_S = 0.2
+
 RESTART_BACK_OFF_MAX_S = 5.0
+
 _JOIN_POLL_S = 0.01
+
+JOIN_TIMEOUT_S = 60.0
 
 LogFactory = Callable[[GroupId, int | None], GroupLog]
 """Opens the log for an incarnation; with the identity of the one that the last incarnation knew."""
+
 TransportFactory = Callable[[], Transport]
+
+
+def start_peer_group(
+    settings: Settings,
+    metrics: GroupMetrics | None = None,
+    site: Mapping[str, object] | None = None,
+    recorder: Recorder | None = None,
+) -> PeerGroup:
+    """Make this process a member of the cluster; returns when it has joined. The arguments are
+    those of `open_peer_group`.
+
+    Raises:
+        SettingsError: as `open_peer_group`.
+        Unavailable: it could not join within a minute.
+    """
+    group = open_peer_group(settings, metrics, site, recorder)
+    try:
+        group.await_joined(JOIN_TIMEOUT_S)
+    except BaseException:
+        group.stop()
+        raise
+    return group
+
+
+def open_peer_group(
+    settings: Settings,
+    metrics: GroupMetrics | None = None,
+    site: Mapping[str, object] | None = None,
+    recorder: Recorder | None = None,
+    http: socket.socket | None = None,
+    telemetry: socket.socket | None = None,
+    states: States | None = None,
+) -> PeerGroup:
+    """Start a peer group and do not wait: it tries to join for as long as it takes.
+
+    Args:
+        settings: of the process; those of its log (`telemetry.log_file` and others) are followed
+            beside what the process does with its log, those of the supervisor have no effect.
+        metrics: receives the metrics of the group, in place of the endpoint at
+            `telemetry.metrics_port`.
+        site: announced with every peer beside its address and the hash of its code.
+        recorder: the flight recorder, if a supervisor reads it when this process dies.
+        http: where requests over HTTP are taken, if somebody listens there already.
+        telemetry: where the endpoint listens, if a supervisor serves its port.
+        states: who answers questions about states over HTTP; None: they are not shown.
+
+    Raises:
+        SettingsError: a setting or a module in `modules` is wrong.
+        Unavailable: the port for requests over HTTP, or of the endpoint, is taken.
+    """
+    follow_settings(settings.telemetry)
+    open_log, open_transport = _connections(settings)
+    resolver = Resolver(settings.modules)
+    code = code_hash(settings.modules)
+    with ExitStack() as undo:
+        endpoint = Endpoint(settings, metrics, telemetry)
+        undo.callback(endpoint.close)
+        announced = {**endpoint.site, **(site or {}), **({CODE: code} if code else {})}
+        context = new_context(settings, resolver, endpoint.metrics, announced, recorder=recorder)
+        gateway = open_gateway(
+            settings,
+            context.current_router,
+            context.current_router.loop,
+            context.clock,
+            endpoint.metrics,
+            http,
+            lambda: context.liveness.beat(Watched.REQUESTS),
+            states,
+        )
+        undo.pop_all()
+    group = PeerGroup(context, open_log, open_transport, gateway, endpoint)
+    group.start()
+    return group
+
+
+def _connections(settings: Settings) -> tuple[LogFactory, TransportFactory]:
+    """What opens the log and the transport of an incarnation."""
+    certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
+    # Each transport checks it as well; here the process ends before it has begun.
+    check_client_name(settings.transport.tls_client_name, certificates)
+    tokens = tokens_of_states(settings, SystemClock())
+    for_zookeeper = zookeeper_certificates(settings.zookeeper)
+
+    def open_log(group: GroupId, identity: int | None) -> ZooKeeperGroupLog:
+        return ZooKeeperGroupLog(settings, group, identity, for_zookeeper)
+
+    def open_transport() -> GrpcTransport:
+        return GrpcTransport(
+            settings.transport, settings.tenancy_id, certificates, state_tokens=tokens
+        )
+
+    return open_log, open_transport
 
 
 class PeerGroup:

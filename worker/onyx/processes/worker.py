@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from onyx.base.on_demand import OnDemand
 from onyx.errors import OnyxError
-from onyx.peer.membership import PeerGroup
-from onyx.peer.opening import open_peer_group
+from onyx.peer.membership import PeerGroup, open_peer_group
 from onyx.processes.child import Listeners
 from onyx.processes.memory import keep_freed_memory, tune_collector
 from onyx.processes.threads import ThreadWatch

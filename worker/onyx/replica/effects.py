@@ -1,6 +1,6 @@
 """What a group must do in the world after an entry, as data.
 
-`peer.action_runner` and `peer.work.running_tasks` carry these out; the simulator replaces only
+`peer.incarnation` and `peer.work.running_tasks` carry these out; the simulator replaces only
 them.
 """
 

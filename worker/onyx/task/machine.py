@@ -3,8 +3,14 @@
 A step does the current phase and moves to its successor in the table. Whatever a phase raises is
 decided here: the lifecycles' verdict, then the job is killed or the virtual peer restarted. A step
 never blocks and never raises; a phase that cannot go on answers WAITING and is stepped again.
-
 Where kinds of tasks differ the machine asks the task's `Behaviour`.
+
+A restart (`handle-exception: restart`) gives the whole job a new allocation version, so one that
+follows on the other is worse than the failure: nobody works, and the log fills. So the peer waits
+first, and is not restarted for ever. It keeps its slot while it waits, because its segments would
+only fail on another one. Counts are per task and in the replica; they begin anew when a peer has
+worked for long enough without a failure. Time without a failure was taken for progress, and not
+segments: behind one that always fails there are others that do not.
 """
 
 from __future__ import annotations
@@ -16,11 +22,10 @@ from onyx.program.failure import Failure, blamed, code_line, report
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.replica.commands.kill_job import KillJob
-from onyx.task.joining import is_allocated
-from onyx.task.messages import Stop
-from onyx.task.retrying import restarts
+from onyx.replica.commands.restart_task import RestartTask
+from onyx.task.parts import Assignment, Restart, Status, is_allocated
 from onyx.task.table import ADVANCED, DONE, LOOP_END, WAITING, WAITING_PHASES, Answer, Progress
-from onyx.task.task import Task
+from onyx.task.task import Stop, Task
 from onyx.telemetry.catalog import ERRORS
 
 logger = logging.getLogger("onyx.task")
@@ -31,13 +36,17 @@ _TRIED_AT_EVERY_STEP = (Phase.READ_BATCH, Phase.WRITE_BATCH)
 BATCHES_A_TURN = 8
 """What waits is worked off before anything new is read: a batch that has to queue has left the
 processor's cache when its turn comes, and everything done with it takes twice as long."""
+
 TURN_MAX_S = 0.02
 """No further batch is begun after this, so that a slow function holds up the other tasks of its
 process for one batch at a time."""
+
 WAITING_LOGGED_AFTER_S = 3.0
+
 SUPERSEDED_PATIENCE_S = 10.0
 """Whoever may not go on with what it has begun is mostly about to be allocated anew. If not, it was
 not declared dead, and begins anew by itself."""
+
 WAITING_LOGGED_EVERY_S = 30.0
 
 
@@ -77,7 +86,7 @@ def step(task: Task) -> Progress:
         return DONE
     phase, status = task.phase, task.status
     if status.restart is not None:
-        restarts.go_on(task.assignment, status)
+        restart_if_due(task.assignment, status)
     if status.failed or (phase in WAITING_PHASES and not task.assignment.services.permitted()):
         return WAITING
     if status.superseded_s is not None:
@@ -184,7 +193,7 @@ def _decide(task: Task, failure: Failure) -> None:
     except BaseException as raised:
         failure = Failure("handle-exception", contained(raised))
     if verdict == "restart":
-        exhausted = restarts.wait_for(task.assignment, task.status, failure)
+        exhausted = plan_restart(task.assignment, task.status, failure)
         if exhausted is None:
             return
         failure = exhausted
@@ -192,6 +201,57 @@ def _decide(task: Task, failure: Failure) -> None:
     text = failure.report or report(task.job_id, task.name, task.peer, failure, values)
     stored = task.assignment.services.store_exception(task.job_id, text)
     stored.add_done_callback(lambda _: task.assignment.propose(KillJob(job=task.job_id)))
+
+
+# --- restarts -----------------------------------------------------------------------------------
+
+
+def plan_restart(assignment: Assignment, status: Status, failure: Failure) -> Failure | None:
+    """Plan the restart of a task's peer; the failure for which the job is killed instead when it
+    was restarted too often."""
+    settings = assignment.services.settings.task
+    now_s = assignment.clock.monotonic_s()
+    ready_s = status.ready_since_s
+    afresh = ready_s is not None and now_s - ready_s >= settings.restarts_forgotten_after_s
+    counts = assignment.services.replica().run(assignment.job_id).restarts
+    count = 0 if afresh else counts.get(assignment.task, 0)
+    if count >= settings.restarts_max:
+        detail = (
+            f"restarted {count} times without {settings.restarts_forgotten_after_s:g} s of work in "
+            f"between (setting task.restarts_max); the last error: {failure.detail}"
+        )
+        return Failure(failure.phase, failure.error, detail, failure.segments, failure.segment)
+    first_s, most_s = settings.retry_start_interval_s, settings.retry_start_interval_max_s
+    wait_s = min(first_s * 2**count, most_s)
+    status.restart = Restart(now_s + wait_s, afresh)
+    logger.warning(
+        "job %s, task %s: restart %d of at most %d in %g s, after %s: %s",
+        assignment.job_id,
+        assignment.task,
+        count + 1,
+        settings.restarts_max,
+        wait_s,
+        failure.phase,
+        failure.detail,
+    )
+    return None
+
+
+def restart_if_due(assignment: Assignment, status: Status) -> None:
+    """Restart the peer when it has waited long enough."""
+    restart = status.restart
+    if restart is None or assignment.clock.monotonic_s() < restart.due_s:
+        return
+    if not assignment.services.permitted():
+        return
+    status.restart = None
+    assignment.propose(
+        RestartTask(job=assignment.job_id, task=assignment.task, afresh=restart.afresh)
+    )
+    assignment.services.restart_peer(assignment.peer)
+
+
+# --- the end ------------------------------------------------------------------------------------
 
 
 def _finish(task: Task, stop: Stop) -> None:

@@ -1,8 +1,10 @@
-"""Answering a client's question about a state, between two steps of the task that has it.
+"""Answers about the state of a task, given between two of its steps: to clients that ask for a
+state or a table, and to other tasks that look up groups.
 
 So an answer is one moment of one peer: every batch is in it wholly or not at all. It is encoded
 here and now, because states may change with the next step. If it is to be durable it is given
-later, when all that is in it is in the state log.
+later, when all that is in it is in the state log. Answers change nothing and are not remembered:
+what is asked again is answered again.
 
 A table that the task looks up never changes, and may be large. It is asked on a thread of its own,
 and its answer is as durable as its source, whatever the guarantee of the job.
@@ -15,17 +17,29 @@ from concurrent.futures import Future
 from functools import partial
 
 from onyx.codec.extents import decode_selection, encode_extents
-from onyx.errors import Unavailable, UserError
+from onyx.codec.lookups import decode_keys, encode_states
+from onyx.errors import OnyxError, Unavailable, UserError, describe
 from onyx.keystate.answers import are_more
 from onyx.keystate.extents import Extent
+from onyx.keystate.groups import group_value
 from onyx.keystate.selection import Selection
 from onyx.tables.shared import SharedTable
-from onyx.task.batch_task import BatchTask
-from onyx.task.messages import Query
 from onyx.task.state.keeper import StateKeeper
+from onyx.task.task import BatchTask, Query
+from onyx.transport.interface import Transport
+from onyx.transport.lookups import Found, LookUp
 from onyx.transport.state_queries import ANSWER_BYTES_MAX, TABLE, StateAnswer, StateQuery
 
 Ask = Callable[[Selection, int], list[Extent]]
+
+STATES_BYTES_MAX = 1_000_000
+"""States in one answer, encoded; a single one may be larger."""
+
+STATE_BYTES_MAX = 2_097_152
+"""Size of one state, as of one segment."""
+
+
+# --- of clients ---------------------------------------------------------------------------------
 
 
 def answer(task: BatchTask, message: Query) -> None:
@@ -95,3 +109,48 @@ def _answer(ask: Ask, query: StateQuery) -> StateAnswer:
     found = ask(asked, extents_max + 1)
     data, sent = encode_extents(asked.inside.parts_of(found[:extents_max]), ANSWER_BYTES_MAX)
     return StateAnswer(data, are_more(found, sent))
+
+
+# --- of other tasks -----------------------------------------------------------------------------
+
+
+def answer_lookup(task: BatchTask, question: LookUp) -> None:
+    """Answer a question, unless the state is not there yet: then it is asked again."""
+    if not task.wired or task.status.failed or task.version != question.version:
+        return
+    keeper, transport = task.allocation.keeper, task.assignment.services.transport
+    if keeper is None:
+        return
+    found = _found(keeper, question)
+    if not question.durable or found.error:
+        transport.send_lookup(question.group, found)
+        return
+    held: Future[Found] = Future()
+    held.add_done_callback(lambda given: _send_if_durable(given, question, transport))
+    keeper.answer((held, found), durable=True, half_applied=task.half_applied)
+
+
+def _send_if_durable(given: Future[Found], question: LookUp, transport: Transport) -> None:
+    if given.exception() is None:  # or the job is being allocated anew
+        transport.send_lookup(question.group, given.result())
+
+
+def _found(keeper: StateKeeper, question: LookUp) -> Found:
+    states, error = b"", ""
+    try:
+        states = _states(keeper, question)
+    except OnyxError as raised:
+        error = describe(raised)
+    return Found(question.job, question.version, question.asker, question.number, states, error)
+
+
+def _states(keeper: StateKeeper, question: LookUp) -> bytes:
+    keys = decode_keys(question.keys)
+    found = keeper.operator.look_up(question.state, keys)
+    states, count = encode_states(found, STATES_BYTES_MAX)
+    if count == 1 and len(states) > STATE_BYTES_MAX:
+        raise OnyxError(
+            f"the state of group {group_value(keys[0])!r} has {len(states)} bytes, and at most "
+            f"{STATE_BYTES_MAX} are looked up"
+        )
+    return states

@@ -17,11 +17,14 @@ from onyx.model.tables import looked_up
 from onyx.tables.loading import load_table
 from onyx.tables.shared import Load
 from onyx.task.channels.wiring import sites_of
-from onyx.task.joining import is_allocated
-from onyx.task.parts.allocation import Allocation
-from onyx.task.parts.assignment import Assignment
-from onyx.task.parts.runtime import Runtime
-from onyx.task.parts.tables import TableSource, TaskTables
+from onyx.task.parts import (
+    Allocation,
+    Assignment,
+    Runtime,
+    TableSource,
+    TaskTables,
+    is_allocated,
+)
 from onyx.task.plugin_context import context_in_process
 
 

@@ -1,28 +1,103 @@
 """One virtual peer's work on one task, whatever kind of task that is: an assignment, a phase, a
 mailbox, and nothing that decides.
 
-Other threads only post messages. `machine.py` steps the task through the phases of its kind, and
-asks its `Behaviour` where kinds differ: a `BatchTask` works on batches, a `DriverTask` drives the
-query of a job on Spark. Rejected: one kind of task with a part for each, of which some are false.
+Other threads only post messages, which are read at the start of a step. `machine.py` steps the task
+through the phases of its kind, and asks its `Behaviour` where kinds differ: a `BatchTask` works on
+batches, a `DriverTask` drives the query of a job on Spark. Rejected: one kind of task with a part
+for each, of which some are false.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
 
+import msgspec
+
+from onyx.base.runs import Numbers
 from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
+from onyx.ledger.returns import Trees
 from onyx.model.job import Job
+from onyx.program.failure import Failure
+from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
-from onyx.task.behaviour import Behaviour
-from onyx.task.messages import Message, Stop
-from onyx.task.parts.assignment import assign
-from onyx.task.parts.status import Sealing, Status
-from onyx.task.parts.work import new_work
+from onyx.task.parts import Allocation, Runtime, Sealing, Status, assign, new_work
 from onyx.task.services import Services
-from onyx.task.table import Kind, successors
+from onyx.task.table import Answer, Kind, successors
 from onyx.task.user_code import UserCode
 from onyx.telemetry.interface import TaskMetrics
+from onyx.transport.lookups import Found, LookUp
+from onyx.transport.state_queries import StateAnswer, StateQuery
+
+# --- messages of other threads ------------------------------------------------------------------
+
+
+class Rewire(msgspec.Struct, frozen=True):
+    """The job's allocation has a new version."""
+
+    version: AllocationVersion
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """All peers of the job are ready for this version."""
+
+    version: AllocationVersion
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """This peer was elected to seal the output task."""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """Leave the task."""
+
+    reason: str
+
+
+class Completions(msgspec.Struct, frozen=True):
+    """Trees of this input peer that are complete (`retries_max` 0), or that a flow condition asks
+    to be read again, at most so many times."""
+
+    version: AllocationVersion
+    roots: Numbers
+    retries_max: int
+
+
+class Returns(msgspec.Struct, frozen=True):
+    """What functions give back for trees of this input peer, before their completions."""
+
+    version: AllocationVersion
+    trees: Trees
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A client asks for the state of a window and waits for the answer."""
+
+    query: StateQuery
+    answer: Future[StateAnswer]
+
+
+Message = Rewire | Ready | Seal | Stop | Completions | Returns | Query | LookUp | Found
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+class Behaviour(msgspec.Struct, frozen=True):
+    """What the machine asks about a task, by its kind. Functions get the task."""
+
+    run: Mapping[Phase, Callable[[Any], Answer]]
+    """The phases of its table."""
+    receive: Callable[[Any, Message], None]
+    """Take a message that is not Stop."""
+    more_waits: Callable[[Any], bool]
+    """Whether another whole batch waits for it."""
+    verdict: Callable[[Any, Failure], Verdict]
+    """What to do about a failure."""
+    closers: Callable[[Any, str], list[Callable[[], object]]]
+    """What is to be done when it leaves, for this reason."""
 
 
 class Task:
@@ -100,3 +175,52 @@ class Task:
             self.wanted = False
         self.mail.append(message)
         self.assignment.wake()
+
+
+_HALF_APPLIED = (Phase.AFTER_APPLY_FN, Phase.ROUTE, Phase.ASSIGN_WINDOWS)
+
+
+class BatchTask(Task):
+    """Plain attributes: each phase of each batch asks for them."""
+
+    runtime: Runtime
+    """What it runs; there when `loaded`."""
+    allocation: Allocation
+    """What belongs to its allocation version; there when `wired`. Set by `allocate`."""
+
+    def load(self, runtime: Runtime) -> None:
+        """Take what the task runs, as far as it is known."""
+        self.runtime = runtime
+        self.job, self.metrics = runtime.program.job, runtime.metrics
+
+    def allocate(self, allocation: Allocation) -> None:
+        """Take this allocation in the place of the last one, whose inbox is closed."""
+        if self.wired:
+            self.allocation.inbox.close()
+        self.allocation = allocation
+
+    @property
+    def half_applied(self) -> bool:
+        """Whether a function with state or a processor has worked on the batch, and the changes
+        have still to be accounted for."""
+        return self.phase in _HALF_APPLIED
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether its steps never block: known once the plugin is built."""
+        return bool(self.runtime.program.event["cooperative"])
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the job is loaded."""
+        return hasattr(self, "runtime")
+
+    @property
+    def wired(self) -> bool:
+        """Whether the task has taken a wiring (and so has built its plugin)."""
+        return hasattr(self, "allocation")
+
+    @property
+    def version(self) -> AllocationVersion | None:
+        """The allocation version whose wiring it has taken; None before the first."""
+        return self.allocation.wiring.version if self.wired else None

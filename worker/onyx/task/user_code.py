@@ -16,8 +16,7 @@ from typing import TypeVar
 from onyx.model.job import CatalogEntry
 from onyx.program.phases import Phase
 from onyx.program.program import Program
-from onyx.task.parts.assignment import Assignment
-from onyx.task.parts.work import Work
+from onyx.task.parts import Assignment, Work
 from onyx.telemetry.recorder import UNNAMED, Slot
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ Kazoo counts every request that it sends as a ping. Requests that pile up, such 
 keep it from ever asking for an answer, and the kernel repeats lost packets for a quarter of an
 hour. So behind a firewall or a broken link, a client would stay connected to a server that never
 answers. Here a connection on which nothing was heard for half of the session timeout is closed, and
-kazoo dials again. The lease (`peer/lease`) is longer than that: a group that reaches another server
+kazoo dials again. The lease (`peer/life`) is longer than that: a group that reaches another server
 of the ensemble does not even pause.
 
 A process that did not run (stopped, or starved of CPU) has answers waiting that it has not read: it

@@ -16,7 +16,7 @@ from onyx.errors import Fenced, OnyxError
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import GroupLog, LogReader
-from onyx.peer.background import Pending, Run
+from onyx.peer.life import Pending, Run
 from onyx.replica.state import Replica
 from onyx.reports.codes import began_with, pool
 

@@ -15,7 +15,7 @@ from onyx.history.collection import Collected
 from onyx.history.collector import Collector
 from onyx.history.replicas import Replicas
 from onyx.ids import GroupId
-from onyx.peer.work.task_services import TaskServices
+from onyx.peer.work.workforce import TaskServices
 from onyx.replica.state import Replica
 from onyx.spark.left_files import remove_left
 from onyx.telemetry.catalog import LOG_STORED, LOG_STORED_MAX

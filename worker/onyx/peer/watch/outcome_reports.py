@@ -21,7 +21,7 @@ from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import GroupLog
-from onyx.peer.background import Pending, Run
+from onyx.peer.life import Pending, Run
 from onyx.reports.outcomes import Report
 from onyx.telemetry.kept_counts import KeptCounts
 

@@ -11,8 +11,7 @@ from onyx.peer.liveness import Watched
 from onyx.peer.watch.code_watch import CodeWatch
 from onyx.peer.watch.collecting import Collecting
 from onyx.peer.watch.outcome_reports import OutcomeReports
-from onyx.peer.watch.stall_reports import StallReports
-from onyx.peer.watch.stall_watch import StallWatch
+from onyx.peer.watch.stall_watch import StallReports, StallWatch
 from onyx.peer.work.workforce import Workforce
 from onyx.replica.state import Replica
 

@@ -9,28 +9,48 @@ A tasklet raises only when Onyx has a bug. Then the group leaves and the process
 restarted by its supervisor. A thread that ended silently would leave a member that is alive and
 does nothing, and every later job would wait for it. Rejected: joining again in the same process,
 because a bug may have left its memory in any state.
+
+Only the built plugin knows whether its task may block, so inputs and outputs start alone and move
+to the shared thread if they can; functions start shared and move out if the catalog says so.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
-from onyx.task.table import ADVANCED, DONE, Progress
+from onyx.ids import TaskName
+from onyx.program.exceptions import frames_of
+from onyx.program.phases import Phase
+from onyx.reports.stalls import Frame
+from onyx.task import machine
+from onyx.task.diagnosis import BUSY_S
+from onyx.task.table import ADVANCED, DONE, Kind, Progress
+from onyx.task.task import Task
+from onyx.telemetry.logs import locate, location
 
 logger = logging.getLogger("onyx.peer")
 
 STEP_PATIENCE_S = 1.0
 """For the current step of a loop, once its tasklets have been waited for."""
+
 IDLE_WAIT_FIRST_S = 0.001
+
 IDLE_WAIT_GROWTH = 1.5
+
 IDLE_WAIT_MAX_S = 0.1
 """An idle loop looks again even if nothing woke it (sources that have to be asked): after half of
 the time that it has been idle, and after this at most."""
+
+METADATA_FIELDS_MAX = 16
+
+_JOB_ID = "jobId"
+"""This key of the metadata is the field `job`."""
 
 
 class Tasklet(Protocol):
@@ -39,14 +59,6 @@ class Tasklet(Protocol):
     def advance(self) -> Progress:
         """One step. Must not block on the shared thread."""
         ...
-
-
-class _Entry(msgspec.Struct, frozen=True, eq=False):
-    """A tasklet in a loop."""
-
-    order: int
-    tasklet: Tasklet
-    done: Callable[[], None]
 
 
 class Loop:
@@ -126,6 +138,14 @@ class Loop:
                     self._tasklets = tuple(each for each in self._tasklets if each is not entry)
                 entry.done()
         return advanced
+
+
+class _Entry(msgspec.Struct, frozen=True, eq=False):
+    """A tasklet in a loop."""
+
+    order: int
+    tasklet: Tasklet
+    done: Callable[[], None]
 
 
 class TaskThreads:
@@ -223,3 +243,118 @@ class TaskThreads:
             self._given_up = True
             self._changed.notify_all()
         self._crashed(error)
+
+
+# --- where a task runs --------------------------------------------------------------------------
+
+
+class TaskRunner:
+    """Advances one task and moves it once between loops."""
+
+    def __init__(
+        self, threads: TaskThreads, task: Task, order: int, stopped: Callable[[], None]
+    ) -> None:
+        """`order` is the position of the task in its workflow; `stopped` is called at its end."""
+        self.task = task
+        self._order = order
+        self._threads = threads
+        self._stopped = stopped
+        self._loop: Loop | None = None
+        self._settled = False
+        self._moving = False
+        self._where: Mapping[str, Any] = {
+            **location(),
+            "job": task.job_id,
+            "task": task.name,
+            "peer": task.peer,
+        }
+
+    @property
+    def shared(self) -> bool:
+        """Whether it runs on the thread that tasks share."""
+        return self._loop is None
+
+    @property
+    def thread(self) -> int | None:
+        """Which thread it runs on."""
+        loop = self._loop
+        return loop.thread if loop is not None else self._threads.shared_thread
+
+    def start(self) -> None:
+        """Begin to advance the task."""
+        if self.task.kind is Kind.FUNCTION:
+            self._share()
+        else:
+            self._separate()
+
+    def wake(self) -> None:
+        """Something happened to the task; from any thread."""
+        loop = self._loop
+        if loop is not None:
+            loop.wake()
+        else:
+            self._threads.wake_shared()
+
+    def advance(self) -> Progress:
+        """One step of the task. See `Tasklet`."""
+        locate(self._where)
+        progress = machine.advance(self.task)
+        if self._settled or progress is DONE or self.task.phase is Phase.LOAD_JOB:
+            return progress
+        if self.task.job is not None:
+            self._where = {**self._where, **fields_of(self.task.job.metadata)}
+        return self._settle(progress)
+
+    def _settle(self, progress: Progress) -> Progress:
+        if self.task.version is None:
+            return progress
+        self._settled = True
+        shared = self._loop is None
+        if self.task.cooperative == shared:
+            return progress
+        self._moving = True
+        return DONE
+
+    def _done(self) -> None:
+        if not self._moving:
+            self._stopped()
+            return
+        self._moving = False
+        if self.task.cooperative:
+            self._share()
+        else:
+            self._separate()
+
+    def _share(self) -> None:
+        self._loop = None
+        self._threads.run_shared(self, self._done, self._order)
+
+    def _separate(self) -> None:
+        name = f"{self.task.name}-{self.task.peer}"
+        self._loop = self._threads.run_alone(name, self, self._done)
+
+
+def fields_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What log lines of a job's tasks have of its metadata: the first keys whose values are text,
+    numbers or truth values."""
+    plain = [
+        (key, value)
+        for key, value in metadata.items()
+        if isinstance(value, str | int | float | bool) and key != _JOB_ID
+    ]
+    return {f"metadata.{key}": value for key, value in plain[:METADATA_FIELDS_MAX]}
+
+
+def stack_of(runner: TaskRunner) -> tuple[Frame, ...]:
+    """Where the thread of a task is now."""
+    frame: Any = sys._current_frames().get(runner.thread or 0)
+    return tuple(Frame(**each) for each in frames_of(frame))
+
+
+def busiest(runners: Collection[TaskRunner], now_s: float) -> TaskName | None:
+    """The task that keeps the shared thread for too long."""
+    for runner in runners:
+        since_s = runner.task.status.step_since_s
+        if runner.shared and since_s is not None and now_s - since_s >= BUSY_S:
+            return runner.task.name
+    return None

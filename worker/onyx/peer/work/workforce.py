@@ -1,25 +1,55 @@
-"""The tasks of one incarnation with all that works for them: threads, services, holds, checks."""
+"""The tasks of one incarnation with all that works for them: threads, services, holds, checks.
+
+What the transport brings for tasks and ackers is only passed on, on its threads: whoever gets it
+looks at it when its own thread steps it. `TaskServices` is `task.services.Services`, for real: any
+thread of a task may call, and nothing there blocks but opening the state store. What killed a job
+is stored beside the log, where every client finds it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
-from onyx.peer.events import Answer
+import msgspec
+
+from onyx.base.runs import Numbers
+from onyx.errors import OnyxError, Unavailable
+from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.ledger.returns import Trees
+from onyx.log import job_documents
+from onyx.log.append_queue import check_command
+from onyx.peer.group import Answer, Propose
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
 from onyx.peer.router.inputs import InputTokens, RequestInputs
 from onyx.peer.router.router import NOT_A_MEMBER, RequestRouter
-from onyx.peer.work.deliveries import Deliveries
-from onyx.peer.work.holding import Holding
+from onyx.peer.work.holding import Holding, holds_for
 from onyx.peer.work.job_checker import JobChecker
 from onyx.peer.work.running_tasks import RunningTasks
-from onyx.peer.work.task_services import TaskServices
 from onyx.peer.work.task_threads import TaskThreads
+from onyx.plugins.registry import build_input, build_output
+from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.requests.request import Answer as RequestAnswer
 from onyx.requests.request import Append, answered
+from onyx.settings import Settings
+from onyx.spark.child.request import StageRunner
+from onyx.spark.child.runner import run_in_child
+from onyx.spark.driver.process import QueryProcess
+from onyx.state.opening import open_store, state_location
+from onyx.storage.interface import BlobStore
+from onyx.storage.memory import MemoryBlobStore
+from onyx.tables.shared import SharedTables
+from onyx.task.task import Completions, Query, Returns
+from onyx.transport.lookups import Lookup
+from onyx.transport.state_queries import StateAnswer, StateQuery
+
+logger = logging.getLogger("onyx.peer")
 
 
 class Workforce:
@@ -88,3 +118,170 @@ class Workforce:
         self._holding.stop()
         self._threads.stop()
         self._liveness.forget(Watched.TASKS)
+
+
+# --- what the transport brings ------------------------------------------------------------------
+
+
+class Deliveries:
+    """Implements the transport's `Handlers`."""
+
+    def __init__(
+        self, tasks: RunningTasks, append: Callable[[Append], Future[RequestAnswer]]
+    ) -> None:
+        """`append` routes the requests of clients."""
+        self._tasks = tasks
+        self.on_append = append
+
+    def on_acks(
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: Numbers, values: Numbers
+    ) -> None:
+        """Acks for an acker of this group: columns of roots and of the values to XOR into them.
+        Acks for an acker that is not here are dropped: replay covers them."""
+        found = self._tasks.acking.get(job, version, acker)
+        if found is not None:
+            found.post(roots, values)
+
+    def on_completions(
+        self,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: Numbers,
+        retries_max: int,
+    ) -> None:
+        """Trees that are complete (`retries_max` 0), or that a flow condition asks to be read
+        again, at most so many times."""
+        runner = self._tasks.runner(target, job)
+        if runner is not None:
+            runner.task.post(Completions(version, roots, retries_max))
+
+    def on_held(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers
+    ) -> None:
+        """Somebody works on these trees, for the input that began them or their acker."""
+        acker = self._tasks.acking.get(job, version, target)
+        if acker is not None:
+            acker.holds.add(roots)
+        runner = self._tasks.runner(target, job)
+        if runner is not None:
+            holds_for(runner.task, version, roots)
+
+    def on_returns(
+        self, job: JobId, version: AllocationVersion, target: PeerId, trees: Trees, to_acker: bool
+    ) -> None:
+        """What functions give back for trees, for an acker or an input."""
+        if to_acker:
+            acker = self._tasks.acking.get(job, version, target)
+            if acker is not None:
+                acker.give_back(trees)
+            return
+        runner = self._tasks.runner(target, job)
+        if runner is not None:
+            runner.task.post(Returns(version, trees))
+
+    def on_lookup(self, message: Lookup) -> None:
+        """A task asks for states, or is answered. Who is not here is asked again."""
+        runner = self._tasks.runner(message.target, message.job)
+        if runner is not None:
+            runner.task.post(message)
+
+    def on_query(self, query: StateQuery) -> Future[StateAnswer]:
+        """A client asks for the state of a window."""
+        answer: Future[StateAnswer] = Future()
+        runner = self._tasks.runner(query.peer, query.job)
+        if runner is None:
+            answer.set_exception(Unavailable(f"peer {query.peer} does not work on the job now"))
+        else:
+            runner.task.post(Query(query, answer))
+        return answer
+
+
+# --- what tasks ask of their process ------------------------------------------------------------
+
+
+class TaskServices:
+    """Implements `task.services.Services`."""
+
+    def __init__(self, life: Life, replica: Callable[[], Replica]) -> None:
+        """`replica` gives the newest replica."""
+        context = life.context
+        self.settings = context.settings
+        self.clock = context.clock
+        self.recorder = context.recording
+        self.mailboxes = life.mailboxes
+        self.log = life.log
+        self.transport = life.transport
+        self.permitted = life.lease.permitted
+        self.background = life.background.run
+        self.aside = life.background.aside
+        self.tables = SharedTables(life.background.aside, context.clock)
+        self.replica = replica
+        self.resolve = context.resolver.resolve
+        self.restart_peer = life.replace_peer
+        self.build_input = build_input
+        self.build_output = build_output
+        self.stage_runner: StageRunner = run_in_child
+        self.start_query = QueryProcess
+        self.state_store = StateStores(context.settings).store
+        self.metrics = life.telemetry.of_task
+        self.store_exception = ExceptionReports(life).store
+        self._life = life
+
+    def propose(self, peer: PeerId, command: Command) -> None:
+        """Write to the log on behalf of a peer of this group, while it belongs to the cluster. The
+        size is checked here, where the error is the task's: raised on the group's thread it would
+        end all tasks."""
+        check_command(command, self.log.group, self.settings.log.entry_bytes_max)
+        self._life.events.post(Propose(peer, command))
+
+    def fn_params(self, task: str) -> Sequence[Any]:
+        """Leading arguments of the task's function that the worker was started with."""
+        return self.settings.fn_params.get(task, ())
+
+
+class StateStores:
+    """The stores of one incarnation. Any thread of a task may ask."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._durable: BlobStore | None = None
+        self._memory = MemoryBlobStore()
+        self._lock = threading.Lock()
+
+    def store(self, durable: bool) -> BlobStore:
+        """The store that other processes find, or the one of this process only.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
+        if not durable:
+            return self._memory
+        # Opened under the lock: two tasks that start together would open it twice.
+        with self._lock:
+            if self._durable is None:
+                location = state_location(self._settings)
+                self._durable = open_store(location, self._settings.state.group_access)
+            return self._durable
+
+
+class ExceptionReports:
+    """The reports of one incarnation. Any thread of a task may call."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def store(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
+        """Store what killed a job; the first report wins."""
+        task, phase, detail = report["task"], report["phase"], report["detail"]
+        if self._life.context.settings.telemetry.log_failures:
+            logger.error("job %s is killed: task %s, %s: %s", job, task, phase, detail)
+
+        def store() -> None:
+            path = job_documents.exception(job)
+            try:
+                self._life.log.put_document(path, msgspec.json.encode(report), None)
+            except OnyxError as error:
+                logger.error("what killed job %s could not be stored: %s; %s", job, error, detail)
+
+        return self._life.background.run(store)

@@ -2,6 +2,11 @@
 
 Acks arrive on the transport's threads and are only queued; a step absorbs all of them at once into
 the ledger and sends completions to the inputs.
+
+What functions give back for a tree is kept while the tree is open, and sent to the input before its
+completion. What belongs to an attempt that never completes stays here until it is the oldest and
+there is no room. Then its values go, and who asked for them reads why; what failed in it is kept
+ten times longer, for an answer must not say that it was processed.
 """
 
 from __future__ import annotations
@@ -11,15 +16,18 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from onyx.base.runs import Numbers, Run, joined
+import numpy as np
+
+from onyx.base.runs import Numbers, Run, array_of, joined
 from onyx.base.seams import Clock
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
 from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import END_ROOTS
-from onyx.ledger.returns import Trees
+from onyx.ledger.returns import Trees, add_tree, without_values
+from onyx.model.job import Job
+from onyx.model.workflow import begins_trees
 from onyx.task.acking.owners import Owners
-from onyx.task.acking.returning import Returning
 from onyx.task.channels.wiring import Site
 from onyx.task.table import ADVANCED, DONE, WAITING, Progress
 from onyx.telemetry.catalog import ACKS, FORGOTTEN_TREES, OPEN_TREES
@@ -29,10 +37,23 @@ from onyx.transport.interface import Transport
 logger = logging.getLogger(__name__)
 
 EXPIRE_INTERVAL_S = 5.0
+
+EXPIRE_MARGIN_S = 60.0
+"""After a tree was due to be replayed; the input may be busy or waiting for its source."""
+
 LARGE_PARCEL_ROOTS = 256
 """From this size on, joining parcels (and sorting what was joined) costs more than it saves."""
+
 REPLAYS_MAX = 65_535
 """The replays of one tree for want of memory; more than can be counted, so without a limit."""
+
+TREES_MAX = 100_000
+"""Trees whose values are kept."""
+
+BARE_MAX = 10 * TREES_MAX
+"""Trees of which it is kept what failed, and that values are gone."""
+
+GONE = f"more than {TREES_MAX:,} trees with values were open at once"
 
 
 class AckerTask:
@@ -167,3 +188,66 @@ class AckerTask:
 
 def _is_large(roots: Numbers) -> bool:
     return isinstance(roots, Run) or len(roots) >= LARGE_PARCEL_ROOTS
+
+
+def idle_timeout_s(job: Job) -> float:
+    """Time without acks of a tree after which the task that began it has begun it again, in
+    seconds."""
+    began = [entry for entry in job.catalog if begins_trees(job, entry.name)]
+    longest_ms = max(entry.pending_timeout + 2 * entry.input_retry_timeout for entry in began)
+    return longest_ms / 1_000 + EXPIRE_MARGIN_S
+
+
+# --- what functions give back -------------------------------------------------------------------
+
+
+class Returning:
+    """Not thread-safe."""
+
+    def __init__(self, transport: Transport, job: JobId, version: AllocationVersion) -> None:
+        self._transport = transport
+        self._job = job
+        self._version = version
+        self._trees: Trees = {}
+        self._bare: Trees = {}
+        self._unsent: list[tuple[Site, Trees]] = []
+
+    def add(self, trees: Trees) -> None:
+        """Something is given back for trees."""
+        for root, parts in trees.items():
+            add_tree(self._trees, root, parts)
+        while len(self._trees) > TREES_MAX:
+            root = next(iter(self._trees))
+            add_tree(self._bare, root, without_values(self._trees.pop(root), GONE))
+        while len(self._bare) > BARE_MAX:
+            del self._bare[next(iter(self._bare))]
+
+    def complete(self, roots: Numbers, owners: Owners) -> None:
+        """These trees are complete: what was given back for them goes to their inputs."""
+        if not self._trees:
+            return
+        found: Trees = {}
+        for trees in (self._bare, self._trees):
+            for root in [each for each in trees if _is_among(each, roots)]:
+                add_tree(found, root, trees.pop(root))
+        for site, mine in owners.split(np.array(sorted(found), dtype=np.uint64)):
+            self._unsent.append((site, {root: found[root] for root in array_of(mine).tolist()}))
+
+    def send(self) -> bool:
+        """Send what is to be sent; False if somebody does not take it now."""
+        while self._unsent:
+            site, trees = self._unsent[0]
+            if not self._transport.send_returns(
+                site.group, self._job, self._version, site.peer, trees, to_acker=False
+            ):
+                return False
+            del self._unsent[0]
+        return True
+
+
+def _is_among(root: int, roots: Numbers) -> bool:
+    """Whether a root is one of these, which rise."""
+    if isinstance(roots, Run):
+        return roots.first <= root < roots.end
+    at = int(np.searchsorted(roots, np.uint64(root)))
+    return at < len(roots) and int(roots[at]) == root

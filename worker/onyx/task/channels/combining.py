@@ -24,8 +24,7 @@ from onyx.flow.predicates import Resolve
 from onyx.ledger.lineage import any_retried
 from onyx.model.job import Job
 from onyx.model.workflow import children
-from onyx.task.channels.dealing import Groupings, put_to_child, slots_of
-from onyx.task.channels.outbox import Outbox
+from onyx.task.channels.outbox import Groupings, Outbox, put_to_child, slots_of
 from onyx.task.channels.wiring import ChildTask, Site
 from onyx.transport.interface import Partial
 

@@ -1,4 +1,5 @@
-"""What has come to a processor from each of the tasks upstream, until the processor takes it.
+"""What has come to a task from each of the tasks upstream, where that is kept apart; of a processor
+until the processor takes it (`Edges`).
 
 A processor may leave segments in its inbox, as one that joins does until it has one side. Those
 stay here, unacked: they are held like all that a task works on, and are read again when the job is
@@ -25,61 +26,14 @@ from onyx.transport.interface import Control, Delivery
 
 LEFT_MAX = 8_192
 """With so many segments of an edge that the processor has left, no more of it is taken."""
+
 TRIED_EVERY_S = 0.1
 """A processor that waits for time to pass gets what it has left as often."""
+
 RESTS = 9
 """An edge rests for so many times as long as it took to find that nothing of it is taken."""
 
 Sent = tuple[PeerId, Control]
-
-
-class _Edge(msgspec.Struct):
-    task: TaskName
-    senders: frozenset[PeerId]
-    queue: deque[Batch | Sent] = field(default_factory=deque)
-    waiting: int = 0
-    """Segments in the queue."""
-    given: int = 0
-    """Segments that the processor has now."""
-    rests: bool = False
-    """Nothing was taken of it at the last try."""
-    moves: int = 0
-    """What the processor had done by then."""
-    tried_s: float = 0.0
-    not_before_s: float = 0.0
-    """When it has rested."""
-    grown: bool = False
-    """Whether something has come since then."""
-
-    def is_ready(self, moves: int, now_s: float) -> bool:
-        """Whether the processor should get what is here: it is new, or may have been waited for."""
-        if not self.rests:
-            return self.has_batch
-        changed = self.grown or moves != self.moves
-        return changed and now_s >= self.not_before_s and self.has_batch
-
-    def is_due(self, now_s: float) -> bool:
-        """Whether the processor should get it although nothing has changed but the time."""
-        return now_s >= self.tried_s + TRIED_EVERY_S and self.has_batch
-
-    @property
-    def has_batch(self) -> bool:
-        """Whether a batch is what is next here."""
-        return bool(self.queue) and isinstance(self.queue[0], Batch)
-
-    def take(self, now_s: float) -> Batch:
-        """All before the next control item, as far as one batch holds it."""
-        batches: list[Batch] = []
-        while self.queue and isinstance(item := self.queue[0], Batch):
-            batches.append(item)
-            self.queue.popleft()
-        first, *others = by_format(batches)
-        self.queue.extendleft(reversed(others))
-        self.waiting -= len(first)
-        self.given = len(first)
-        self.tried_s, self.grown = now_s, False
-        first.upstream = self.task
-        return first
 
 
 class Edges:
@@ -199,6 +153,55 @@ class Edges:
         ]
 
 
+class _Edge(msgspec.Struct):
+    task: TaskName
+    senders: frozenset[PeerId]
+    queue: deque[Batch | Sent] = field(default_factory=deque)
+    waiting: int = 0
+    """Segments in the queue."""
+    given: int = 0
+    """Segments that the processor has now."""
+    rests: bool = False
+    """Nothing was taken of it at the last try."""
+    moves: int = 0
+    """What the processor had done by then."""
+    tried_s: float = 0.0
+    not_before_s: float = 0.0
+    """When it has rested."""
+    grown: bool = False
+    """Whether something has come since then."""
+
+    def is_ready(self, moves: int, now_s: float) -> bool:
+        """Whether the processor should get what is here: it is new, or may have been waited for."""
+        if not self.rests:
+            return self.has_batch
+        changed = self.grown or moves != self.moves
+        return changed and now_s >= self.not_before_s and self.has_batch
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether the processor should get it although nothing has changed but the time."""
+        return now_s >= self.tried_s + TRIED_EVERY_S and self.has_batch
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether a batch is what is next here."""
+        return bool(self.queue) and isinstance(self.queue[0], Batch)
+
+    def take(self, now_s: float) -> Batch:
+        """All before the next control item, as far as one batch holds it."""
+        batches: list[Batch] = []
+        while self.queue and isinstance(item := self.queue[0], Batch):
+            batches.append(item)
+            self.queue.popleft()
+        first, *others = by_format(batches)
+        self.queue.extendleft(reversed(others))
+        self.waiting -= len(first)
+        self.given = len(first)
+        self.tried_s, self.grown = now_s, False
+        first.upstream = self.task
+        return first
+
+
 def read_edges(
     edges: Edges, moves: int, take: Callable[[frozenset[PeerId]], Iterable[Delivery]]
 ) -> tuple[Batch | None, list[Sent]]:
@@ -213,3 +216,17 @@ def read_edges(
         edges.add(take(edges.full))
         batch = edges.next(moves) or edges.next_due()
     return batch, [] if batch is not None else edges.take_controls()
+
+
+def batches_apart(
+    deliveries: Iterable[Delivery], upstream: Mapping[PeerId, TaskName]
+) -> Iterator[Batch]:
+    """The batches among what was received, each with its parent task.
+
+    Args:
+        upstream: peers of the tasks above, each with its task.
+    """
+    for delivery in deliveries:
+        if isinstance(delivery.item, Batch):
+            delivery.item.upstream = upstream[delivery.channel.source]
+            yield delivery.item

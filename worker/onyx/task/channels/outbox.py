@@ -1,8 +1,9 @@
-"""What a task has produced and not yet handed over, in order.
+"""What a task has produced and not yet handed over, in order, and which peer of a child gets it.
 
 Bounded by construction: a task does not read the next batch before this is empty. A refused send
 keeps its position. An ungrouped batch goes to the next peer in turn that has room, so slow peers
-get less; a grouped one is split by the slot of its key and waits for exactly that peer.
+get less; a grouped one is split by the slot of its key, or of its id, and waits for exactly that
+peer.
 
 What goes back in a loop waits apart, and holds nothing up: the task goes on reading meanwhile. If
 it did not, two tasks of a loop with full inboxes would wait for each other for ever. So the tasks
@@ -13,27 +14,25 @@ of a loop always come to read, and only what is in flight bounds what waits. Mor
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 import msgspec
 
-from onyx.base.runs import Numbers
+from onyx.base.runs import Numbers, array_of
 from onyx.errors import UserError
-from onyx.flow.batch import Batch
+from onyx.flow.batch import U64, Batch, Indices
+from onyx.flow.groups.grouping import Grouping
+from onyx.flow.groups.keys import slots_of_shards
 from onyx.ids import TaskName
+from onyx.ledger.lineage import mix
 from onyx.task.channels.wiring import ChildTask, Site, Wiring
 from onyx.transport.interface import Channel, Control, Partial, Sendable, Transport
 
 BACK_SEGMENTS_MAX = 1_000_000
 """Segments of a task that may wait to go back in a loop."""
 
-
-class _Pending(msgspec.Struct):
-    item: Sendable
-    sites: tuple[Site, ...]
-    """One of them must take it."""
-    child: TaskName | None = None
-    """Whose peers take turns; None when there is one site."""
+Groupings = Mapping[str, Grouping]
+"""By child task, of those that group."""
 
 
 class Outbox:
@@ -138,5 +137,51 @@ class Outbox:
         return False
 
 
+class _Pending(msgspec.Struct):
+    item: Sendable
+    sites: tuple[Site, ...]
+    """One of them must take it."""
+    child: TaskName | None = None
+    """Whose peers take turns; None when there is one site."""
+
+
 def _size(pending: _Pending) -> int:
     return 0 if isinstance(pending.item, Control) else len(pending.item)
+
+
+# --- which peer of a child ----------------------------------------------------------------------
+
+
+def put_to_child(
+    outbox: Outbox, groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None = None
+) -> None:
+    """Put a batch into the outbox: for any peer of the child, or split by the slot of each
+    segment's group or id.
+
+    Args:
+        groupings: of the children that group.
+        hashes: of the group keys, if they are known.
+    """
+    count = len(child.sites)
+    slots = slots_of(groupings, child, batch, hashes) if count > 1 else None
+    if slots is None:
+        outbox.put(child, batch)
+        return
+    for slot, site in enumerate(child.sites):
+        mine = (slots == slot).nonzero()[0]
+        if len(mine):
+            outbox.put_to(site, batch.take(mine))
+
+
+def slots_of(
+    groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None
+) -> Indices | None:
+    """For each segment the slot of the peer that gets it; None: any peer may."""
+    if hashes is not None:
+        return slots_of_shards(hashes, len(child.sites))
+    grouping = groupings.get(child.task)
+    if grouping is not None:
+        return grouping.slots_of(batch.segments, len(child.sites))
+    if child.by_id and batch.ids is not None:
+        return slots_of_shards(mix(array_of(batch.ids).copy()), len(child.sites))
+    return None

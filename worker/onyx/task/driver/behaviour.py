@@ -9,13 +9,12 @@ from onyx.ids import JobId, PeerId, TaskName
 from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
-from onyx.task.behaviour import Behaviour
 from onyx.task.driver import phases, start
 from onyx.task.driver.task import DriverTask
-from onyx.task.joining import signal_ready
-from onyx.task.messages import Message, Query, Ready, Rewire, Seal
+from onyx.task.parts import signal_ready
 from onyx.task.services import Services
 from onyx.task.table import TABLES, Answer, Kind
+from onyx.task.task import Behaviour, Message, Query, Ready, Rewire, Seal
 
 RUN: dict[Phase, Callable[[DriverTask], Answer]] = {
     Phase.LOAD_JOB: start.load_job,

@@ -12,8 +12,8 @@ from onyx.spark.middle.request import location_of_task
 from onyx.task.driver.carry_over import carry_over_query
 from onyx.task.driver.kept import states_of
 from onyx.task.driver.request import query_request
-from onyx.task.parts.assignment import Assignment
-from onyx.task.query_outputs import context_of_driver, outputs_of
+from onyx.task.parts import Assignment
+from onyx.task.plugin_context import context_of_driver, outputs_of
 
 
 def build_driver(assignment: Assignment, job: Job) -> Driver:

@@ -28,10 +28,9 @@ from onyx.state.reading import THREADS
 from onyx.state.sharing import check_shared
 from onyx.storage.interface import BlobStore
 from onyx.task.driver.from_peers import AT_ONCE_MS, carried_from_peers
-from onyx.task.parts.assignment import Assignment
-from onyx.task.recovery.carry_over import translated
+from onyx.task.parts import Assignment
 from onyx.task.recovery.old_job import Planned, planned
-from onyx.task.recovery.old_query import publish_committed
+from onyx.task.recovery.old_state import publish_committed, translated
 from onyx.upgrade.compatibility import windowed
 
 

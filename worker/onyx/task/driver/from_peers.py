@@ -24,12 +24,11 @@ from onyx.state.opening import state_location
 from onyx.state.recovery import read_state
 from onyx.state.sharing import check_shared
 from onyx.task.channels.wiring import commits
-from onyx.task.parts.assignment import Assignment
-from onyx.task.query_outputs import context_of_driver
-from onyx.task.recovery.carry_over import translated
-from onyx.task.recovery.named_partitions import named_partitions
-from onyx.task.recovery.old_job import Planned
-from onyx.task.recovery.written import finish, last_tokens
+from onyx.task.parts import Assignment
+from onyx.task.plugin_context import context_of_driver
+from onyx.task.recovery.old_job import Planned, named_partitions
+from onyx.task.recovery.old_state import translated
+from onyx.task.recovery.output import finish, last_tokens
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.upgrade.compatibility import windowed
 

@@ -6,7 +6,7 @@ from onyx.model.job import Job
 from onyx.model.workflow import is_unbounded, stateful_tasks
 from onyx.spark.driver.states import States
 from onyx.state.opening import state_location
-from onyx.task.parts.assignment import Assignment
+from onyx.task.parts import Assignment
 
 
 def states_of(assignment: Assignment, job: Job) -> States | None:

@@ -19,7 +19,7 @@ from onyx.spark.driver.driver import Driver
 from onyx.spark.driver.outputs import SealFailed
 from onyx.spark.driver.request import QueryFailure, QueryReply
 from onyx.task.driver.task import DriverRuntime, Membership
-from onyx.task.parts.status import Sealing, Status
+from onyx.task.parts import Sealing, Status
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.table import ADVANCED, WAITING, Answer
 

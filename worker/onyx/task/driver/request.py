@@ -10,7 +10,7 @@ from onyx.model.workflow import is_unbounded
 from onyx.rights import rights_of
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.session.spark_master import spark_of_job
-from onyx.task.parts.assignment import Assignment
+from onyx.task.parts import Assignment
 
 
 def query_request(assignment: Assignment, job: Job) -> QueryRequest:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from onyx.ids import AllocationVersion
 from onyx.task.driver.build import build_driver
 from onyx.task.driver.task import DriverRuntime, DriverTask, Membership
-from onyx.task.joining import is_allocated, note_ready, registered_alone
-from onyx.task.loading import load
-from onyx.task.parts.status import Status
+from onyx.task.parts import Status, is_allocated, load, note_ready, registered_alone
+from onyx.task.suspects import check_task
 from onyx.task.table import ADVANCED, WAITING, Answer
 
 
 def load_job(task: DriverTask) -> Answer:
     """Read the job from the chunk store."""
     assignment = task.assignment
+    check_task(assignment)
     job = load(assignment)
     if job is None:
         return WAITING

@@ -7,7 +7,7 @@ from msgspec import field
 
 from onyx.ids import AllocationVersion
 from onyx.spark.driver.driver import Driver
-from onyx.task.parts.assignment import Assigned, Registration
+from onyx.task.parts import Assigned, Registration
 from onyx.task.task import Task
 from onyx.telemetry.interface import TaskMetrics
 

@@ -1,15 +1,40 @@
-"""LOOK_UP, APPLY_FN, AFTER_APPLY_FN: the user's function or processor makes leaves of the batch."""
+"""LOOK_UP to ASSIGN_WINDOWS: the user's function makes leaves of the batch, which are routed, and
+change the state of the task.
+
+Routing comes before the batch changes any state. Invariant: a segment that failed or is to be
+retried leaves no trace in windows, or its replay would count twice or not at all.
+
+Windows take a partial (`channels/combining`) as a whole or not at all: some of its segments may
+have been applied before, or have come too late, and nobody can say what they have given to a sum.
+Then those that were not applied are read again, and come as segments; event time stands still until
+they have.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from onyx.base.runs import Numbers, taken
+from onyx.codec.records import decode_records
 from onyx.codec.refusals import refuse
+from onyx.flow.routed import Routed
+from onyx.functions.retry import RETRIES_MAX
+from onyx.keystate.records import StatesRecord
+from onyx.ledger.applied import repeats_of
 from onyx.program.apply import apply
+from onyx.program.program import Program, goes_on_in_trees
+from onyx.program.route import route as route_batch
 from onyx.task.channels.edges import Edges
-from onyx.task.parts.allocation import Allocation
-from onyx.task.parts.runtime import Runtime
-from onyx.task.parts.work import Work
-from onyx.task.stateful.upkeep import make_answers_durable
+from onyx.task.parts import Allocation, Runtime, Work
+from onyx.task.phases.send import ask_again
+from onyx.task.sink.sink import Sink
+from onyx.task.state.keeper import StateKeeper
+from onyx.task.stateful.upkeep import make_answers_durable, make_durable
 from onyx.task.table import ADVANCED, WAITING, Answer
+from onyx.transport.interface import Partial
 
 
 def look_up(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
@@ -55,3 +80,80 @@ def after_apply_fn(runtime: Runtime, work: Work) -> Answer:
         program.lifecycles.merge("after_apply_fn", program.event)
         work.leaves = refuse(work.leaves)
     return ADVANCED
+
+
+def route(program: Program, sink: Sink | None, allocation: Allocation, work: Work) -> Answer:
+    """Route the leaves of the batch.
+
+    Raises:
+        Failure: a segment has failed, and nothing takes care of it.
+    """
+    if allocation.keeper is not None:
+        allocation.keeper.operator.look(work)
+    if program.entry.stage is not None and not work.own and work.leaves is not None:
+        if sink is not None and program.routes.handles_failures:
+            _leave_out_misfits(sink, work)
+        if not work.leaves.failures:
+            work.routed = Routed({})  # to the stage: only what that makes goes further
+            return ADVANCED
+    route_batch(program, allocation.group_checks, work, allocation.answering)
+    return ADVANCED
+
+
+def _leave_out_misfits(sink: Sink, work: Work) -> None:
+    """Segments that the stage cannot have have failed."""
+    assert work.batch is not None, "there are leaves"
+    assert work.leaves is not None, "asked before"
+    misfits = sink.misfits(work.batch.upstream, work.leaves.segments)
+    if misfits:
+        work.leaves = work.leaves.without(misfits)
+
+
+def assign_windows(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
+    """Segments that were not applied before change the state of the task. What fires is carried
+    out, though nothing of it is sent before it is durable; nor is what goes on in the tree of its
+    segment, for which the batch waits here."""
+    program, keeper = runtime.program, allocation.keeper
+    if keeper is None:
+        return ADVANCED
+    if work.kept:
+        return ADVANCED if make_durable(runtime, allocation, keeper) else WAITING
+    if work.partials:
+        program.metrics.batch(sum(map(len, work.partials)), 0)
+        merge_partials(keeper, work, partial(ask_again, allocation))
+    keeper.operator.change(work)
+    if work.batch is not None and goes_on_in_trees(program):
+        work.kept = True
+        return ADVANCED if make_durable(runtime, allocation, keeper) else WAITING
+    return ADVANCED
+
+
+# --- states in place of segments ----------------------------------------------------------------
+
+AskAgain = Callable[[Numbers, int], None]
+"""Has roots read again, each at most so many times."""
+
+
+def merge_partials(keeper: StateKeeper, work: Work, ask_again: AskAgain) -> None:
+    """Merge what came with the batch."""
+    partials, work.partials = work.partials, []
+    for each in partials:
+        _merge(keeper, each, ask_again)
+
+
+def _merge(keeper: StateKeeper, folded: Partial, ask_again: AskAgain) -> None:
+    unapplied = keeper.unapplied(folded)
+    records = [each for each in decode_records(folded.states) if isinstance(each, StatesRecord)]
+    if unapplied is None and keeper.operator.takes(records):
+        keeper.fresh(folded, ())
+        keeper.operator.merge(records)
+        keeper.changed(len(folded))
+        keeper.withhold(folded.roots, folded.ids)
+        return
+    again = np.ones(len(folded), np.bool_) if unapplied is None else unapplied
+    again[[*repeats_of(folded.roots, folded.ids, again.nonzero()[0])]] = True
+    applied, left = (~again).nonzero()[0], again.nonzero()[0]
+    keeper.withhold(taken(folded.roots, applied), taken(folded.ids, applied))
+    if len(left):
+        keeper.wait_for(taken(folded.roots, left), taken(folded.ids, left))
+        ask_again(taken(folded.roots, left), RETRIES_MAX)

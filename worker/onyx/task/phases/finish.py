@@ -1,4 +1,9 @@
-"""AFTER_BATCH, SEAL: acks are folded and sent; and the output of a whole task is sealed."""
+"""AFTER_BATCH, SEAL, and what a task does when there is nothing to read.
+
+With each round acks are folded and sent. An idle task sends on watermarks and flushes, cuts chunks,
+and ends its input. When all inputs have ended, the peer that was elected seals the output of the
+whole task.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +13,21 @@ from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
 from onyx.program.program import Program
+from onyx.program.route import notes_of_refused
+from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
-from onyx.task.batch_task import BatchTask
-from onyx.task.parts.runtime import Runtime
-from onyx.task.parts.status import Sealing, Status
-from onyx.task.parts.work import Work
-from onyx.task.phases.idle import ack_durable, report_queue
-from onyx.task.stateful.upkeep import tend
+from onyx.task.parts import Allocation, Runtime, Sealing, Status, Work
+from onyx.task.phases.send import pass_event_time
+from onyx.task.sink.sink import Sink
+from onyx.task.source.source import Source, report_progress
+from onyx.task.stateful.upkeep import follow, has_ended, tend
 from onyx.task.table import ADVANCED, WAITING, Answer
-from onyx.telemetry.catalog import SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
+from onyx.task.task import BatchTask
+from onyx.telemetry.catalog import QUEUE, SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
+from onyx.transport.interface import FLUSH
 
-"""The plugin whose seal is a Spark stage."""
+FLUSH_AGAIN_S = 1.0
+"""In a job with loops, between two flushes that an idle source of trees asks for."""
 
 
 def after_batch(task: BatchTask) -> Answer:
@@ -30,7 +39,7 @@ def after_batch(task: BatchTask) -> Answer:
     if runtime.program.lifecycles.hooks:
         runtime.program.lifecycles.merge("after_batch", runtime.program.event)
     if sink is not None:
-        ack_durable(runtime, allocation, sink)
+        _ack_durable(runtime, allocation, sink)
     if allocation.keeper is not None:
         tend(runtime, allocation, idle=False, tick=batch is not None, ends=batch is None)
     allocation.acks.tend(idle=False)
@@ -41,7 +50,7 @@ def after_batch(task: BatchTask) -> Answer:
             reading = runtime.source is None or runtime.sizing.full
             busy_s = work.timer.busy_s(reading)
             runtime.sizing.done(batch.segments, work.results, busy_s, work.timer.cpu_s)
-        report_queue(runtime, allocation)
+        _report_queue(runtime, allocation)
     edges = allocation.edges
     task.status.batches += batch is not None or edges is None or not edges.resting
     work.forget_batch()
@@ -57,6 +66,98 @@ def _passes_leaves(program: Program, work: Work) -> bool:
     at it. What they make counts when it is sent."""
     stays = program.operator is not None and program.operator.needs.absorbs
     return not stays and (program.entry.stage is None or work.own)
+
+
+# --- nothing to read ----------------------------------------------------------------------------
+
+
+def idle(task: BatchTask) -> Answer:
+    """Do what is due; WAITING when nothing is."""
+    if task.sealing.wanted:
+        return Phase.SEAL
+    runtime, allocation = task.runtime, task.allocation
+    source, sink = runtime.source, runtime.sink
+    follow(allocation)
+    pass_event_time(runtime, allocation, task.work, runtime.clock, idle=True)
+    if source is not None:
+        _end_source(runtime, allocation, source)
+    if allocation.wiring.loops:
+        _flush_again(runtime, allocation)
+    if not allocation.outbox.drain() and source is not None:
+        return WAITING
+    if sink is not None:
+        sink.tick()
+        _ack_durable(runtime, allocation, sink)
+    moved = tend(runtime, allocation, idle=True, tick=True, ends=True)
+    allocation.acks.tend(idle=True)
+    _report_queue(runtime, allocation)
+    return ADVANCED if moved else WAITING
+
+
+def _ack_durable(runtime: Runtime, allocation: Allocation, sink: Sink) -> None:
+    """Ack what an output has made durable, and its end if that was the last of it.
+
+    Raises:
+        Failure: the plugin cannot write segments that it had taken, and nobody takes care of it.
+    """
+    ends, settled = allocation.ends, sink.settle()
+    for each in settled.refusals:
+        notes = notes_of_refused(runtime.program, allocation.answering, *each)
+        for root, parts in notes.items():
+            allocation.acks.give_back(root, parts)
+    for roots, values in settled.acks:
+        allocation.acks.add(roots, values)
+    if ends.all_arrived() and has_ended(allocation.keeper) and settled.all:
+        ends.pass_on()
+
+
+def _report_queue(runtime: Runtime, allocation: Allocation) -> None:
+    """Report how full the inbox is."""
+    if runtime.source is None or runtime.sink is not None:
+        runtime.metrics.set(QUEUE, allocation.inbox.waiting_segments())
+
+
+def _end_source(runtime: Runtime, allocation: Allocation, source: Source) -> None:
+    """When everything has been read: flush, wait for what is in flight, propose exhaust-input."""
+    if allocation.exhaust_proposed:
+        return
+    if not source.finished_reading():
+        _flush(allocation, source)  # for those who ask late
+        return
+    if not runtime.delivery.read_through(source, allocation.ends):
+        _flush(allocation, source)
+        return
+    if source.known and not source.save_frontiers():
+        return
+    report_progress(source, runtime.metrics)
+    allocation.exhaust_proposed = True
+    known = source.known
+    for start in range(0, max(1, len(known)), PARTITIONS_MAX):
+        part = known[start : start + PARTITIONS_MAX]
+        runtime.assignment.propose(
+            ExhaustInput(job=runtime.job_id, task=runtime.task, partitions=tuple(part))
+        )
+
+
+def _flush_again(runtime: Runtime, allocation: Allocation) -> None:
+    """What was in a loop when outputs were told to flush comes to them later, when nothing more may
+    be sent that would have them told."""
+    source, keeper, now_s = runtime.source, allocation.keeper, runtime.clock.monotonic_s()
+    waits = source is not None and source.in_flight > 0
+    waits |= keeper is not None and keeper.emissions.unsettled > 0
+    if waits and now_s >= allocation.flush_again_s:
+        allocation.flush_again_s = now_s + FLUSH_AGAIN_S
+        allocation.acks.hurry()
+        allocation.outbox.broadcast(FLUSH)
+
+
+def _flush(allocation: Allocation, source: Source) -> None:
+    if source.wants_flush():
+        allocation.acks.hurry()
+        allocation.outbox.broadcast(FLUSH)
+
+
+# --- the end of an output -----------------------------------------------------------------------
 
 
 def seal(runtime: Runtime, status: Status, sealing: Sealing) -> Answer:

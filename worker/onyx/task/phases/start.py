@@ -1,31 +1,40 @@
-"""LOAD_JOB to BEFORE_TASK, the phases before the first wiring: the job, lifecycles, the plugin."""
+"""LOAD_JOB to BEFORE_TASK, the phases before the first wiring: the job, lifecycles, functions, and
+the plugin with what reads or writes with it.
+"""
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
+from onyx.model.plugins import STAGE
 from onyx.model.tables import looked_up
 from onyx.operators.building import with_functions
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
 from onyx.program.program import Program, event_of
-from onyx.task.batch_task import BatchTask
-from onyx.task.batching.sizing import BatchSizing
-from onyx.task.building import build_plugin
+from onyx.program.reading.event_times import SourceTimes
+from onyx.task.batching import BatchSizing
 from onyx.task.channels.combining import combiners
-from onyx.task.delivery.mixed import delivery_of
-from onyx.task.loading import load
-from onyx.task.parts.followed import Followed
-from onyx.task.parts.runtime import Runtime
-from onyx.task.parts.status import Status
-from onyx.task.table import ADVANCED, WAITING, Answer, successors
+from onyx.task.channels.event_time import needs
+from onyx.task.delivery import delivery_of
+from onyx.task.parts import Followed, Runtime, Status, load
+from onyx.task.plugin_context import plugin_context
+from onyx.task.recovery.old_job import initialized_journal
+from onyx.task.sink.sink import Sink
+from onyx.task.source.source import Source
+from onyx.task.suspects import check_task
+from onyx.task.table import ADVANCED, WAITING, Answer, Kind, successors
 from onyx.task.tables import first_tables, tables_of
+from onyx.task.task import BatchTask
 from onyx.task.user_code import user_phases
 
 
 def load_job(task: BatchTask) -> Answer:
     """Read the job from the chunk store."""
     assignment = task.assignment
+    check_task(assignment)
     manifest = load(assignment)
     if manifest is None:
         return WAITING
@@ -72,13 +81,53 @@ def build(task: BatchTask) -> Answer:
     now = {} if tables is None else tables.now
     program = with_functions(task.runtime.program, services.resolve, fn_params, now)
     runtime = replace(task.runtime, program=program)
-    source, sink, cooperative = build_plugin(runtime)
+    source, sink, cooperative = _build_plugin(runtime)
     program.event["cooperative"] = cooperative
     combined = combiners(program.job, program.task, services.resolve)
     task.load(replace(runtime, source=source, sink=sink, combiners=combined))
     task.user_code.phases = user_phases(program)
     task.successors = successors(task.assignment.kind, _nothing_to_do(program))
     return ADVANCED
+
+
+def _build_plugin(runtime: Runtime) -> tuple[Source | None, Sink | None, bool]:
+    """The source of an input, the sink of an output, or both of a stage, which reads columns; and
+    whether steps never block."""
+    entry, services, kind = runtime.program.entry, runtime.services, runtime.assignment.kind
+    plugin, source, sink, cooperative = entry.plugin, None, None, True
+    if kind is Kind.STAGE:
+        plugin, entry = STAGE, replace(entry, batch_format="arrow")
+    operator = runtime.program.operator
+    if kind is Kind.FUNCTION and operator is not None and operator.is_cooperative is not None:
+        cooperative = operator.is_cooperative
+    if kind is not Kind.FUNCTION:
+        assert plugin is not None, "validated: inputs and outputs name a plugin"
+        context = plugin_context(runtime)
+        if kind is not Kind.OUTPUT:
+            context = replace(
+                context,
+                batch_format=entry.batch_format,
+                begins_after=partial(initialized_journal, runtime),
+            )
+            reads, times = services.build_input(plugin, context), _source_times(runtime)
+            partition, retry_delay = runtime.delivery.partition, runtime.assignment.retry_delay
+            source = Source(
+                reads, entry, runtime.sizing, services.clock, partition, times, retry_delay
+            )
+            cooperative = reads.cooperative
+        if kind is not Kind.INPUT:
+            writes = services.build_output(plugin, context)
+            sink, cooperative = Sink(writes, plugin), writes.cooperative
+    return source, sink, cooperative if entry.cooperative is None else entry.cooperative
+
+
+def _source_times(runtime: Runtime) -> SourceTimes | None:
+    """None if nobody needs them, or the input assigns none."""
+    entry, services = runtime.program.entry, runtime.services
+    assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
+    if not assigns or needs(runtime.program.job, runtime.task) is None:
+        return None
+    return SourceTimes(entry, services.resolve, services.clock)
 
 
 def _nothing_to_do(program: Program) -> frozenset[Phase]:

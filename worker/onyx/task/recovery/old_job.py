@@ -1,4 +1,5 @@
-"""The old job that a job upgrades: its manifest, and what is carried over from it.
+"""The old job that a job upgrades: its manifest, its partitions by name, what is carried over from
+it, and what plugins hear of it that go on with its files or in its journals.
 
 Either may run on peers or on Spark. What an old job on Spark has done is in one document: it is
 closed before it is read, so nothing follows, and nothing of it is in flight.
@@ -6,18 +7,26 @@ closed before it is read, so nothing follows, and nothing of it is in flight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
+from typing import Literal
 
 import msgspec
 
+from onyx.base.structs import stored
 from onyx.errors import UserError
-from onyx.ids import JobId
+from onyx.ids import JobId, TaskName
+from onyx.log import job_documents
+from onyx.log.interface import LogReader
+from onyx.log.job_documents import RESTORE_LOG
 from onyx.model.job import Job
 from onyx.model.parsing.mapping import stored_job
+from onyx.model.plugins import keeps_journal
+from onyx.plugins.other_jobs import OldJournal, UpgradedJob
+from onyx.replica.state import Partitions, Replica
 from onyx.spark.driver.committed import Committed, close
-from onyx.task.parts.assignment import Assignment
-from onyx.task.recovery.named_partitions import named_partitions
+from onyx.task.parts import Assignment, Runtime
+from onyx.task.source.frontier import stored_cursors
 from onyx.upgrade.compatibility import windowed
 from onyx.upgrade.plan import Plan
 from onyx.upgrade.plan import plan as plan_of
@@ -97,3 +106,57 @@ def _read_by(query: Committed, tasks: set[str]) -> dict[str, tuple[int, list[str
 
 def _inputs(job: Job) -> tuple[str, ...]:
     return tuple(entry.name for entry in job.catalog if entry.type == "input")
+
+
+def named_partitions(
+    log: LogReader, replica: Replica, job: JobId, tasks: Collection[str]
+) -> dict[str, tuple[int, list[str]]]:
+    """Number of the first partition, and the names of all, of those of the tasks that have some."""
+    registered = replica.partitions(job)
+    return {
+        task: (each.first, names_of(log, job, task, each))
+        for task, each in sorted(registered.items())
+        if task in tasks
+    }
+
+
+def names_of(log: LogReader, job: JobId, task: TaskName, partitions: Partitions) -> list[str]:
+    """The names of the partitions of a task; those of a windowed one are the shards of its state.
+    Blocks. Raises StateError: what is stored is something else."""
+    digest = partitions.digest
+    if not digest:
+        return [str(shard) for shard in range(partitions.count)]
+    where = f"job {job}, task {task}: chunk {digest} with the names of its partitions"
+    names: list[str] = stored(log.get_chunk(digest), list[str], where, RESTORE_LOG)
+    return names
+
+
+# --- as plugins hear of it ----------------------------------------------------------------------
+
+
+def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> UpgradedJob | None:
+    """The old job, if this one goes on with what this input or output has made there. Blocks."""
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
+        return None
+    old = planned(runtime.assignment, runtime.program.job)
+    if not old.plan.carries(part, runtime.task):
+        return None
+    began = bool(runtime.services.log.list_documents(job_documents.frontiers(old.id)))
+    return UpgradedJob(old.id, began)
+
+
+def initialized_journal(runtime: Runtime) -> OldJournal | None:
+    """The journal of this input in the old job, if this job does not carry it over. Blocks."""
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
+        return None
+    old = planned(runtime.assignment, runtime.program.job)
+    entry = next((each for each in old.job.catalog if each.name == runtime.task), None)
+    if entry is None or old.plan.carries("input", runtime.task):
+        return None
+    if not keeps_journal(entry.type, entry.plugin, entry.options):
+        return None
+    cursors = stored_cursors(runtime.services, old.id, runtime.task)
+    if not cursors:
+        return None
+    positions, states = zip(*((each.position, each.state) for each in cursors), strict=True)
+    return OldJournal(old.id, positions, states)

@@ -1,25 +1,90 @@
-"""What is read of the state of an old job, for the job that carries it over."""
+"""A new job carries over the state of the old job that it upgrades.
+
+The log entry that submitted this job killed the old one, but peers of the old job may not know that
+yet. So the order matters. First each task with state fences and reads the old job's state logs,
+before its peer is ready. Only when all peers are ready do inputs read the old job's frontiers.
+Invariant: everything that a frontier covers is in the logs that were read, and every segment that
+is read again beyond it is among the applied ids, if it was applied.
+
+State is read from the old job only until this job has its own: a state log with a complete
+snapshot, a frontier document for each partition. Until then every step can be repeated.
+
+An old job on Spark has one document in the place of logs and frontiers, which is closed
+(`spark.driver.committed.close`) before any of it is read. It has left micro-batches that are not
+published, and state by bucket. All that was read is applied and staged, so there are no ids, and no
+emissions that somebody waits for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from onyx.errors import UserError
 from onyx.ledger.lineage import renumbered
-from onyx.spark.driver.committed import has_ended
+from onyx.model.job import Job
+from onyx.spark.driver.committed import Committed, has_ended
+from onyx.state.buckets import read_buckets
+from onyx.state.chunks import ShardChange, Watermark
 from onyx.state.gathering import Gathered
+from onyx.state.names import TaskFolder
 from onyx.state.opening import state_location
-from onyx.state.recovery import CarriedOver, read_state
+from onyx.state.recovery import CarriedOver, CarryOver, read_state
 from onyx.state.shard_state import ShardState
 from onyx.state.sharing import check_shared
-from onyx.task.parts.assignment import Assignment
-from onyx.task.parts.runtime import Runtime
-from onyx.task.recovery.old_job import OldJob
-from onyx.task.recovery.old_query import state_of_query
-from onyx.task.recovery.progress import report_recovery
+from onyx.storage.interface import BlobStore
+from onyx.task.parts import Assignment, Runtime
+from onyx.task.plugin_context import outputs_of
+from onyx.task.recovery.old_job import OldJob, Planned, old_job
+from onyx.task.recovery.state import report_recovery
+from onyx.upgrade.translation import Translation, is_of_the_end
+
+_EMPTY = np.empty(0, dtype=np.uint64)
+
+NOTHING = CarriedOver({}, _EMPTY, _EMPTY, None)
+
+
+def carry_over_windows(runtime: Runtime) -> CarryOver | None:
+    """How a task with windows gets its state from the old job; None if the job upgrades none."""
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
+        return None
+
+    def carry_over(shards: frozenset[int]) -> CarriedOver:
+        old = old_job(runtime.assignment, runtime.program.job)
+        if not old.plan.carries("task", runtime.task):
+            return NOTHING
+        found = read_old_state(runtime, old, shards)
+        state = translated(old, runtime.program.job, runtime.task, old.has_more)
+        there = {number: ShardState.of(state(its)) for number, its in found.shards.items()}
+        return carried_over(found, old, there)
+
+    return carry_over
+
+
+def translated(
+    old: Planned, new: Job, task: str, has_more: bool = False
+) -> Callable[[ShardState], ShardChange]:
+    """What becomes of the state of a shard of a task that is carried over.
+
+    Args:
+        has_more: whether the new job has more inputs. Then what the end of the old ones did is
+            undone: the shards are open again, and nothing has fired for the last time.
+    """
+    translation = Translation(old.job, new, task, old.plan)
+    same_keys = old.job.entry(task).uniqueness_key == new.entry(task).uniqueness_key
+
+    def state(shard: ShardState) -> ShardChange:
+        records = [each for part in shard.records() for each in translation.records(part)]
+        if has_more:
+            records = [each for each in records if not is_of_the_end(each)]
+        keys = list(chain.from_iterable(shard.unique_keys())) if same_keys else []
+        closed = shard.closed and not has_more
+        return ShardChange(records, shard.emitted, shard.settled, closed, keys)
+
+    return state
 
 
 def may_carry_over(assignment: Assignment) -> bool:
@@ -31,10 +96,6 @@ def may_carry_over(assignment: Assignment) -> bool:
     return replica.upgrades(job) is None or all(
         source in known for source in replica.spec(job).sources
     )
-
-
-_EMPTY = np.empty(0, dtype=np.uint64)
-NOTHING = CarriedOver({}, _EMPTY, _EMPTY, None)
 
 
 def read_old_state(runtime: Runtime, old: OldJob, shards: frozenset[int]) -> Gathered:
@@ -64,3 +125,45 @@ def carried_over(found: Gathered, old: OldJob, shards: Mapping[int, ShardState])
     """The beginning of shards, and what was applied of the old job by the numbers of this one."""
     roots, ids = renumbered(*found.applied(), old.numbers)
     return CarriedOver(shards, roots, ids, found.watermark)
+
+
+# --- an old job on Spark ------------------------------------------------------------------------
+
+
+def state_of_query(
+    store: BlobStore, old: Planned, query: Committed, task: str, shards: frozenset[int], split: bool
+) -> Gathered:
+    """What the buckets of a task hold of these shards.
+
+    Args:
+        split: whether each bucket has some key groups; else one has all, whichever.
+
+    Raises:
+        StateError: a chunk is gone or damaged.
+        Unavailable, UserError: as everything of the store.
+    """
+    found, folder = Gathered.of(shards), TaskFolder(old.id, task)
+    marks: list[Watermark | None] = []
+    for each in query.held.of(task, shards if split else None):
+        own = [n for n in shards if not split or n % query.held.buckets == each.bucket]
+        names = [name for name, _ in each.files]
+        for number, state in read_buckets(store, folder, names, own).items():
+            found.shards[number].extend(state)
+        for number in own:
+            found.shards[number].closed = each.over
+        marks.append(each.mark)
+    known = [mark for mark in marks if mark is not None]
+    found.watermark = min(known) if known and len(known) == len(marks) else None
+    for state in found.shards.values():
+        state.closed = state.closed or query.over
+    return found
+
+
+def publish_committed(assignment: Assignment, old: Planned, query: Committed) -> None:
+    """Publish what the last micro-batch has staged: its worker may have died before. Blocks, and
+    may be called by several at once.
+
+    Raises:
+        Unavailable: an output cannot be reached now; call it again.
+    """
+    outputs_of(assignment, old.id, old.job).publish(query.attempt, query.outputs, over=False)

@@ -1,20 +1,34 @@
-"""An output takes over from those who wrote before its peer, and fences off the dead."""
+"""An output takes over from those who wrote before its peer, in this job and in the one that it
+upgrades, and fences off the dead.
+
+A token that is committed may not be published yet. Whoever takes over publishes it before its peer
+is ready, so nothing that was committed is lost, and nothing is written again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from functools import partial
+from typing import Any
 
+from msgspec.structs import replace
+
+from onyx.errors import UserError
 from onyx.flow.groups.keys import SHARDS
 from onyx.ids import GroupId
-from onyx.state.recovery import Recovered
+from onyx.keystate.records import StagedOutput
+from onyx.plugins.options import alike, own_options
+from onyx.plugins.protocol import PluginContext, Token, TransactionalOutput
+from onyx.state.recovery import CarriedOver, CarryOver, Recovered
+from onyx.state.shard_state import ShardState
 from onyx.task.channels.wiring import Wiring, commits
-from onyx.task.parts.allocation import Allocation
-from onyx.task.parts.assignment import Assignment
-from onyx.task.parts.runtime import Runtime
-from onyx.task.recovery.old_state import may_carry_over
+from onyx.task.parts import Allocation, Assignment, Runtime
+from onyx.task.plugin_context import plugin_context
+from onyx.task.recovery.old_job import Planned, old_job, upgraded_job
+from onyx.task.recovery.old_state import NOTHING, carried_over, may_carry_over, read_old_state
 from onyx.task.recovery.state import recovered_state, shards_of_rank
-from onyx.task.recovery.upgraded import upgraded_job
-from onyx.task.recovery.written import carry_over_written, last_tokens
+from onyx.task.services import Services
 from onyx.task.sink.exactly_once import Committing
 from onyx.task.sink.sink import Sink
 
@@ -69,3 +83,70 @@ def not_dead_yet(assignment: Assignment, wiring: Wiring) -> list[GroupId]:
     """Groups that are there, and those that were when this version began: what one of these has
     committed since is found by those who take over from it, in the next version."""
     return sorted({*wiring.groups, *assignment.services.replica().groups})
+
+
+# --- what the old job has committed -------------------------------------------------------------
+
+
+def carry_over_written(runtime: Runtime) -> CarryOver | None:
+    """How an exactly-once output learns which segments the old job has written. What the old job
+    has committed and not published is published."""
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
+        return None
+
+    def carry_over(shards: frozenset[int]) -> CarriedOver:
+        old = old_job(runtime.assignment, runtime.program.job)
+        if not old.plan.carries("output", runtime.task) or not commits(old.job, runtime.task):
+            return NOTHING
+        found = read_old_state(runtime, old, shards)
+        tokens = last_tokens(found.shards.values())
+        finish(runtime.services, old, runtime.task, plugin_context(runtime), tokens)
+        return carried_over(found, old, {})
+
+    return carry_over
+
+
+def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
+    """Tokens that may be committed and not published. One record at a time is in memory, because
+    a token of some outputs holds all that was written."""
+    # The last one of each shard alone: a token is committed only when the one before is published.
+    lasts = []
+    for state in shards:
+        last: list[Token] = []
+        for records in state.records():
+            last = [each.token for each in records[-1:] if isinstance(each, StagedOutput)] or last
+        lasts += last
+    return lasts
+
+
+def finish(
+    services: Services, old: Planned, task: str, context: PluginContext, tokens: Sequence[Token]
+) -> None:
+    """Publish what an output of the old job has committed, where it has written it. That calls no
+    function of the user, so functions that only the old job named may be gone.
+
+    Args:
+        context: of the output in the new job.
+    """
+    entry = old.job.entry(task)
+    if not tokens or entry.plugin is None:
+        return
+    context = replace(
+        context,
+        job=old.id,
+        options=own_options(entry),
+        alike=alike(old.job, entry),
+        resolve=_uncalled,
+    )
+    output = services.build_output(entry.plugin, context)
+    assert isinstance(output, TransactionalOutput), "it has committed"
+    with closing(output):
+        for token in tokens:
+            output.finish(token)
+
+
+def _uncalled(name: str) -> Callable[..., Any]:
+    def missing(*_: Any) -> Any:
+        raise UserError(f"{name} was called while the old job's writes were published")
+
+    return missing

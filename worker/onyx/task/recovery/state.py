@@ -13,8 +13,9 @@ from onyx.state.opening import state_location
 from onyx.state.recovery import CarryOver, Recovered, recover
 from onyx.state.sharing import check_shared
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts.runtime import Runtime
-from onyx.task.recovery.progress import report_recovery
+from onyx.task.parts import Runtime
+from onyx.telemetry.catalog import RECOVERY_READ, RECOVERY_SIZE
+from onyx.telemetry.interface import TaskMetrics
 
 logger = logging.getLogger("onyx.task")
 
@@ -65,3 +66,9 @@ def recovered_state(
         # A newer version has begun: its Rewire message is on the way to this peer.
         logger.info("task %s: a newer allocation has taken over its state", runtime.task)
         return None
+
+
+def report_recovery(metrics: TaskMetrics, done_bytes: int, size_bytes: int) -> None:
+    """So much of the state has been read, on another thread, while the task waits for it."""
+    metrics.set(RECOVERY_READ, done_bytes)
+    metrics.set(RECOVERY_SIZE, size_bytes)

@@ -1,7 +1,8 @@
 """One open partition of a source: where it is read, what is in flight, and what is reserved.
 
 Nothing is held in memory for a retry: positions are stable, so what was lost is read again from the
-source under a new attempt, and only what is still incomplete of it is sent.
+source under a new attempt, and only what is still incomplete of it is sent. A source that cannot
+give again what it has given before ends the job. One that cannot do it now is waited for.
 
 Invariant: a position is sent only after the store says that it is reserved. So whoever takes over
 knows how far anybody may have read, and a job that drains ends exactly there.
@@ -10,6 +11,7 @@ knows how far anybody may have read, and a job that drains ends exactly there.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
@@ -18,34 +20,41 @@ from msgspec import field
 
 from onyx.base.runs import Numbers, array_of, taken
 from onyx.base.seams import Clock
-from onyx.flow.batch import Batch
-from onyx.flow.mixed import Mixed, Read, pieces_of, take_of_read
-from onyx.ledger.lineage import ids_of, positions_of, run_of_ids
+from onyx.errors import Unavailable, UserError
+from onyx.flow.batch import Batch, Segments
+from onyx.flow.mixed import Mixed, Read, of_runs, pieces_of, runs_of, take_of_read
+from onyx.ledger.lineage import ids_of, positions_of, run_of_ids, source_number
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.ranges import Range
-from onyx.ledger.retry_modes import OrderedWindow
+from onyx.ledger.retry_delay import RetryDelay
+from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow, ReturningWindow
 from onyx.ledger.returns import Parts
 from onyx.model.job import CatalogEntry
+from onyx.model.plugins import returns_failures
 from onyx.plugins.journalled.owning import AckedReader, DrainingReader
-from onyx.plugins.protocol import Input
-from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
-from onyx.task.batching.sizing import BatchSizing
-from onyx.task.source.batch_timeout import FilledReader
+from onyx.plugins.protocol import Cursor, Input
+from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader, segments_reader
+from onyx.task.batching import BatchSizing, FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.source.rereading import open_at, read_again
 
 WINDOW_FACTOR = 8
 """Positions between a partition's frontier and its newest, as a multiple of `maxPending`: one slow
 tree does not stop the others at once."""
+
 RESERVE_POSITIONS_MIN = 100
+
 RESERVE_POSITIONS_AT_MOST_ONCE_MAX = 50_000
 """Positions reserved at a time: as many as were read in the last period between two checkpoints.
 After a crash, at-most-once loses what was reserved and not read, hence its limit; a job that is
 being drained reads that much more, as if it had been drained a little later."""
+
 LULL_SAVED_MS = 60_000
 """Event time that is saved anew in a lull: each time is a write to ZooKeeper."""
+
 DRAIN_IDLE_S = 2.0
 """A source that has given nothing for so long gives all again that it had ever given."""
+
+SKIPPED_AT_ONCE = 10_000
 
 
 class Partition(msgspec.Struct):
@@ -361,3 +370,133 @@ def _batches(read: Read, roots: Numbers, ids: Numbers) -> list[Batch]:
         Batch(segments, taken(roots, indices), taken(ids, indices))
         for indices, segments in read.pieces
     ]
+
+
+# --- opening ------------------------------------------------------------------------------------
+
+WINDOWS: Mapping[str, type[PendingWindow]] = {
+    "individual": PendingWindow,
+    "all-after": OrderedWindow,
+    "none": GivingUpWindow,
+}
+"""By the `retryMode` of the input."""
+
+
+def window_of(entry: CatalogEntry) -> type[PendingWindow]:
+    """What is done about positions of an input that have failed."""
+    kind = WINDOWS[entry.retry_mode]
+    returns = returns_failures(entry.type, entry.plugin, entry.options)
+    return ReturningWindow if returns and kind is PendingWindow else kind
+
+
+class Opener(msgspec.Struct, frozen=True):
+    """Opens the partitions of one task."""
+
+    plugin: Input
+    entry: CatalogEntry
+    sizing: BatchSizing
+    clock: Clock
+    kind: type[Partition]
+    """How each is read, by the guarantee of the job."""
+    retry_delay: RetryDelay
+
+    def open(self, number: int, name: str, store: FrontierStore, at: Frontier) -> Partition:
+        """A partition that is read from its frontier on.
+
+        Raises:
+            UserError: something of it is not there any more.
+            Unavailable: the source does not give it now.
+        """
+        kind, entry = self.kind, self.entry
+        columns = entry.batch_format == "arrow"
+        reader = open_at(self.plugin, name, at.cursor, at.position, kind.certain, columns)
+        own = plugin_reader(reader)
+        return kind(
+            number=number,
+            name=name,
+            sizing=self.sizing,
+            store=store,
+            reader=FilledReader(reader, self.clock, entry.batch_timeout / 1000),
+            window=window_of(entry)(
+                partition=number,
+                frontier=at.position,
+                capacity=WINDOW_FACTOR * self.sizing.pending_max,
+                pending_timeout_s=entry.pending_timeout / 1000,
+                retry_interval_s=entry.input_retry_timeout / 1000,
+                started_s=self.clock.monotonic_s(),
+                retry_delay=self.retry_delay,
+            ),
+            next_position=at.position,
+            counted_from=at.position,
+            source=source_number(entry.name, name),
+            columns=columns,
+            sent_before=at.reserved if kind.certain else 0,
+            waiting=own if kind.certain and isinstance(own, AckedReader) else None,
+        )
+
+
+def open_at(
+    plugin: Input,
+    name: str,
+    cursor: Cursor,
+    position: int,
+    certain: bool = True,
+    columns: bool = False,
+) -> SegmentsReader:
+    """A reader of the partition `name` whose next segment is at `position`, or at the end of what
+    there is.
+
+    Args:
+        cursor: the nearest known one before.
+        certain: everything before `position` has been read; under at-most-once it may only have
+            been given away.
+        columns: read columns, if the plugin can.
+
+    Raises:
+        UserError: something of that is not there any more.
+        Unavailable: the source does not give it now.
+    """
+    reader = segments_reader(plugin.open(name, cursor), columns)
+    try:
+        at = cursor.position
+        while at < position:
+            skipped = len(reader.read(min(position - at, SKIPPED_AT_ONCE)))
+            if not skipped and certain:
+                raise _not_given(reader, name, at, position)
+            if not skipped:
+                break
+            at += skipped
+    except BaseException:
+        reader.close()
+        raise
+    return reader
+
+
+# --- reading again ------------------------------------------------------------------------------
+
+
+def read_again(reader: SegmentsReader, name: str, first: int, last: int) -> Read:
+    """The segments from `first` on, at least one, and not beyond `last`. Raises like `open_at`."""
+    parts: list[Segments] = []
+    count = 0
+    while count < last - first:
+        more = reader.read(last - first - count)
+        if len(more):
+            parts.extend(runs_of(more))
+            count += len(more)
+        elif count and not reader.exhausted():
+            break
+        else:
+            raise _not_given(reader, name, first + count, last)
+    return of_runs(parts)
+
+
+def _not_given(reader: SegmentsReader, name: str, first: int, last: int) -> UserError | Unavailable:
+    where = f"{name}: positions {first:,} to {last:,} were read before"
+    if reader.exhausted():
+        return UserError(
+            f"{where} and are not there any more: the source has changed. It must give the same "
+            "segments at the same positions until the job is complete; put back what was there, "
+            "and submit the job again"
+        )
+    return Unavailable(f"{where}, and the source does not give them now")

@@ -1,40 +1,63 @@
-"""All partitions that one peer of an input task owns: turns, room, retries, frontiers."""
+"""All partitions that one peer of an input task owns: turns, room, retries, frontiers, and how fast
+they may be read.
+
+The limit of a task (`segmentsPerSecondMax`) is dealt to partitions that have not ended, and each
+peer takes its turns for those that it owns. So the parts add up to the limit, without a word
+between peers, and what a partition does not use goes to others of its peer. When partitions move,
+both owners count them for a moment, but the new one begins with an empty bucket. What an earlier
+owner may have sent is read again, and no limit holds for it. Therefore little is reserved ahead
+under a limit: that much may be new, and read at once after a crash.
+
+Hooks for each segment name it by `(partition, position)`, the same in every attempt. Only a job
+with such a hook pays for looking which positions are meant.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Container
 
 import numpy as np
 from msgspec.structs import replace
 
 from onyx.base.runs import Numbers, array_of, joined
 from onyx.base.seams import Clock
+from onyx.errors import contained
 from onyx.flow.batch import U64, Batch
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ledger.holds import Holds
-from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, positions_of
+from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, partitions_of, positions_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.ledger.retry_modes import ReturningWindow
 from onyx.ledger.returns import Trees
+from onyx.ledger.token_bucket import TokenBucket
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
+from onyx.program.failure import Failure
+from onyx.program.program import Program
 from onyx.program.reading.bad_records import BadRecords
 from onyx.program.reading.event_times import SourceTimes
 from onyx.program.reading.segments_reader import plugin_reader
-from onyx.task.batching.sizing import BatchSizing
+from onyx.task.batching import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.source.opening import Opener, window_of
-from onyx.task.source.partition import Partition
-from onyx.task.source.rate import ReadLimit
+from onyx.task.source.partition import Opener, Partition, window_of
+from onyx.telemetry.catalog import SOURCE_OFFSET, SOURCE_PENDING
+from onyx.telemetry.interface import TaskMetrics
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 logger = logging.getLogger("onyx.task")
 
 LOST_LOGGED_EVERY_S = 60.0
+
 RESERVING_MAX = 8
 """Partitions that wait for their reservation at a time: the others are not read yet."""
+
+RESERVED_S = 2.0
+"""Reserved ahead under a limit: as much as may be read between two saves by time."""
+
+GRAIN_S = 0.02
+"""A batch waits for the tokens of this time: batches of a few segments cost more than they hold."""
 
 
 class Source:
@@ -398,3 +421,108 @@ class Source:
             for number, part in cut(roots, PARTITION_SHIFT)
             if number in self.partitions
         ]
+
+
+# --- how fast it may be read --------------------------------------------------------------------
+
+
+class ReadLimit:
+    """The limit of one peer of an input; without one, everything may be read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._bucket: TokenBucket | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is a limit."""
+        return self._bucket is not None
+
+    def change(self, per_second: float | None) -> None:
+        """Follow another limit, or another part of it; None for no limit."""
+        now_s = self._clock.monotonic_s()
+        if per_second is None:
+            self._bucket = None
+        elif self._bucket is None:
+            self._bucket = TokenBucket(per_second, now_s)
+        elif per_second != self._bucket.per_second:
+            self._bucket.change(per_second, now_s)
+
+    def allowed(self, wanted: int, again: int) -> int:
+        """How many of the next `wanted` positions may be read now, if the first `again` of them may
+        have been sent before."""
+        if self._bucket is None or wanted <= again:
+            return wanted
+        tokens = self._bucket.available(self._clock.monotonic_s())
+        if tokens < min(wanted - again, self._bucket.per_second * GRAIN_S):
+            return again
+        return min(wanted, again + tokens)
+
+    def spend(self, count: int, again: int) -> None:
+        """So many were read."""
+        if self._bucket is not None:
+            self._bucket.spend(max(0, count - again))
+
+    def reserve_max(self, partitions: int) -> int | None:
+        """Most positions to reserve ahead in each of so many partitions; None for no limit."""
+        if self._bucket is None:
+            return None
+        return max(1, math.ceil(self._bucket.per_second * RESERVED_S / max(1, partitions)))
+
+
+def part_of(limit: int, own: Collection[int], all_of_task: range, ended: Container[int]) -> float:
+    """The part of a task's limit that a peer has.
+
+    Args:
+        own: numbers of the partitions that it owns.
+        all_of_task: numbers of all partitions of the task.
+        ended: numbers of those that are exhausted.
+    """
+    everybodys = sum(number not in ended for number in all_of_task)
+    mine = sum(number not in ended for number in own)
+    return limit * mine / everybodys if everybodys else float(limit)
+
+
+# --- how far it is ------------------------------------------------------------------------------
+
+
+def report_progress(source: Source, metrics: TaskMetrics) -> None:
+    """Report what is in flight and what is processed, of all partitions together."""
+    metrics.set(SOURCE_PENDING, source.in_flight)
+    metrics.set(SOURCE_OFFSET, position_of(source))
+
+
+def position_of(source: Source) -> int:
+    """Positions up to which everything is processed, of all partitions together."""
+    here = sum(each.position for each in source.partitions.values())
+    return here + sum(source.exhausted.values())
+
+
+# --- hooks for each segment ---------------------------------------------------------------------
+
+
+def complete_trees(source: Source, program: Program, roots: Numbers) -> None:
+    """Mark trees as processed and call after_ack_segment for each that was not before."""
+    if not program.lifecycles.has("after_ack_segment"):
+        source.complete(roots)
+        return
+    fresh = source.incomplete(roots)
+    source.complete(roots)
+    _call(source, program, "after_ack_segment", fresh)
+
+
+def tell_retried(source: Source, program: Program, batch: Batch) -> None:
+    """Call after_retry_segment for each segment of a batch that is sent again."""
+    if batch.roots is not None and program.lifecycles.has("after_retry_segment"):
+        _call(source, program, "after_retry_segment", batch.roots)
+
+
+def _call(source: Source, program: Program, hook: str, roots: Numbers) -> None:
+    array = array_of(roots)
+    numbers, positions = partitions_of(array).tolist(), positions_of(array).tolist()
+    try:
+        for number, position in zip(numbers, positions, strict=True):
+            message = (source.partitions[number].name, position)
+            program.lifecycles.each_segment(hook, program.event, message)
+    except BaseException as error:
+        raise Failure(hook.replace("_", "-"), contained(error)) from error

@@ -26,8 +26,7 @@ from onyx.base.runs import Numbers, array_of
 from onyx.flow.batch import U64
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX
 from onyx.ledger.returns import Parts, Trees, without_values
-from onyx.task.state.appends import Append
-from onyx.task.state.chunks import Columns
+from onyx.task.state.chunks import Append, Columns
 from onyx.task.state.emissions import Emissions, Span
 
 MIXED = (

@@ -1,36 +1,37 @@
-"""The state of one windowed task on one peer, in one allocation version, and how it gets durable.
+"""The state of one task on one peer, in one allocation version, and how it gets durable.
 
 Invariant: three things are never durable apart: that a segment has been applied, what it changed,
 and what a trigger emitted because of it. They go into one chunk of the state log. Only when the
 chunk is durable are the segments acked and the emissions sent. Meanwhile the task goes on with the
 next batches; one chunk is on its way at a time, so chunks grow with the load.
+
+An answer about the state is made when it is asked for, and given when the chunk is durable that has
+the last change before it. So it is one moment of the peer, and no crash takes back what is in it.
+When another peer may have taken over, nobody knows any more: whoever asked asks again.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
 
 from onyx.base.runs import Numbers, array_of
 from onyx.base.seams import Clock
+from onyx.errors import Unavailable
 from onyx.flow.batch import EncodedRun, Segments
 from onyx.keystate.groups import Shards
 from onyx.keystate.pages import Pages
 from onyx.ledger.applied import Mask
-from onyx.ledger.lineage import fold
+from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, fold
 from onyx.settings import StateSettings
-from onyx.task.state.appends import Append, Appends
-from onyx.task.state.applied_ids import Tracked
-from onyx.task.state.awaited import Awaited
-from onyx.task.state.chunks import ChunkPace, Columns
-from onyx.task.state.emissions import Emissions
+from onyx.task.state.chunks import Append, Appends, ChunkPace, Columns
+from onyx.task.state.emissions import Emissions, run_of
 from onyx.task.state.held_acks import HeldAcks
-from onyx.task.state.held_answers import Held, HeldAnswers
-from onyx.task.state.runs import run_of
-from onyx.task.state.task_state import TaskState
+from onyx.task.state.task_state import TaskState, Tracked
 from onyx.windows.watermarks import Mark, moved
 
 
@@ -274,3 +275,78 @@ class StateKeeper:
     def durable(self) -> bool:
         """Whether nothing waits to be written."""
         return self.appends.current is None and self._pace.nothing_waits
+
+
+# --- what waits ---------------------------------------------------------------------------------
+
+
+class Awaited:
+    """Their ids, each with its root. They are few: those of a batch, after a crash."""
+
+    def __init__(self) -> None:
+        self._roots: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._roots)
+
+    def add(self, roots: Numbers, ids: Numbers) -> None:
+        """These come again."""
+        pairs = zip(array_of(ids).tolist(), array_of(first_attempts(roots)).tolist(), strict=True)
+        self._roots.update(pairs)
+
+    def arrived(self, ids: Numbers) -> None:
+        """Segments have come, among which some of these may be."""
+        for each in array_of(ids).tolist():
+            self._roots.pop(each, None)
+
+    def forget(self, frontiers: Mapping[int, int]) -> None:
+        """Nothing below these positions of their partitions comes again, though it was to: the
+        function of a task has not made it again."""
+        self._roots = {
+            id: root
+            for id, root in self._roots.items()
+            if root & (POSITIONS_MAX - 1) >= frontiers.get(root >> PARTITION_SHIFT, 0)
+        }
+
+
+Held = tuple["Future[Any]", Any]
+"""Who waits, and the answer, to a client or to another task. Bounded by the questions that a group
+admits at once, and by the tasks that look the state up."""
+
+
+class HeldAnswers:
+    """Not thread-safe. One chunk is on its way at a time."""
+
+    def __init__(self) -> None:
+        self._of_next: list[Held] = []
+        self._on_its_way: list[Held] = []
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._of_next or self._on_its_way)
+
+    def hold(self, held: Held, changed: bool) -> None:
+        """Give an answer later.
+
+        Args:
+            changed: it tells of something that is not in the chunk on its way.
+        """
+        (self._of_next if changed else self._on_its_way).append(held)
+
+    def begun(self) -> None:
+        """A chunk with all changes is on its way."""
+        self._on_its_way += self._of_next
+        self._of_next = []
+
+    def durable(self) -> None:
+        """The chunk on its way is durable."""
+        held, self._on_its_way = self._on_its_way, []
+        for future, answer in held:
+            future.set_result(answer)
+
+    def give_up(self) -> None:
+        """Somebody else may have the state now."""
+        held, self._on_its_way, self._of_next = [*self._on_its_way, *self._of_next], [], []
+        for future, _ in held:
+            future.set_exception(Unavailable("the job is being allocated anew"))

@@ -13,8 +13,7 @@ from onyx.spark.windows.spool import spool_of
 from onyx.spark.windows.window import SparkWindow
 from onyx.state.opening import open_store, state_location
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts.runtime import Runtime
-from onyx.task.seal_progress import LatestProgress, report
+from onyx.task.parts import LatestProgress, Runtime, report_seal
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.running import Make, RunningWindow
 
@@ -41,7 +40,7 @@ def make_by_spark(runtime: Runtime, wiring: Wiring) -> Make:
         on.conf,
         f"onyx: {job.name}",
         partial(_wanted, runtime, wiring.version),
-        partial(report, LatestProgress(), runtime.metrics),
+        partial(report_seal, LatestProgress(), runtime.metrics),
         services.clock,
         services.settings.task.seal_attempts_max,
     )

@@ -26,8 +26,7 @@ from onyx.program.failure import Failure
 from onyx.program.phases import Phase
 from onyx.replica import losses
 from onyx.replica.state import Replica, Run
-from onyx.task.parts.assignment import Assignment
-from onyx.task.parts.work import Work
+from onyx.task.parts import Assignment, Work
 from onyx.telemetry.recorder import ROOTS_MAX
 
 TOO_LARGE = 1.5

@@ -1,4 +1,7 @@
-"""How many segments a batch may have, for a task whose `batchSize` is left out.
+"""Batches of a task: how many segments one may have, how long it waits to be filled, and what it
+takes.
+
+**Sizes** (`BatchSizing`, for a task whose `batchSize` is left out).
 
 A batch costs its tasks something whatever is in it: locks, bookkeeping, frames, or the round trip
 of a plugin. A large batch spreads that cost over more segments, and each of its segments waits
@@ -29,39 +32,71 @@ sizes.
 
 Rejected: a fixed large size (a slow function would hold each segment up for a whole batch), and a
 target for the time alone (a plugin with a round trip of 50 ms would get ever smaller batches).
+
+**Filling** (`batchTimeout`). A task goes on with what there is, unless its entry says how long it
+may wait for more: whole batches cost less each, and wait longer. Nothing that waits here has been
+read yet, as far as positions, watermarks and accounts are concerned: whoever takes over reads it
+again.
+
+**Times** (`BatchTimer`): a few looks at the clock a batch, never one a segment. Reading, applying
+and writing follow each other, so each mark ends one of them and begins the next. Time during which
+a destination refuses is no work: it is reported as back-pressure instead.
 """
 
 from __future__ import annotations
 
+from onyx.base.seams import Clock
 from onyx.codec.segments import bytes_each
 from onyx.flow.batch import Segments, format_of
+from onyx.flow.mixed import Read, of_runs, runs_of
 from onyx.model.job import CatalogEntry
+from onyx.plugins.protocol import Around, Cursor
+from onyx.plugins.segment_runs import SegmentRuns
+from onyx.program.reading.segments_reader import SegmentsReader
+from onyx.telemetry.catalog import BACKPRESSURED_SECONDS
+from onyx.telemetry.interface import TaskMetrics
 from onyx.telemetry.recorder import ROOTS_MAX
 
 FIRST_EXPONENT = 7
 """A task begins with batches of 128 segments."""
+
 LARGEST_EXPONENT = ROOTS_MAX.bit_length() - 1
 """Larger batches are taken apart for the flight recorder."""
+
 SEGMENTS_MAX = 4_096
 """The number of segments. As dicts they take some 300 bytes each."""
+
 BATCH_BYTES_MAX = 2_097_152
 """The size of the segments of a batch, encoded; about. As dicts they take some ten times as much
 memory."""
+
 CPU_ENOUGH_S = 0.005
+
 COLUMNS_CPU_ENOUGH_S = 0.02
+
 TIME_MAX_S = 0.1
 """For as long a batch holds up the other tasks of its thread, and its own first segment."""
+
 TIME_MARGIN = 2.5
 """Twice the size, and the noise."""
+
 COSTLY_MAX_S = 1.0
 """The time for batches that take so long mostly because of what each costs."""
+
 COST_SHARE_MAX = 0.25
+
 SAMPLED_EVERY_BATCHES = 8
 """Sizes are looked at so rarely while the size of the batch stays, because to look is to encode."""
+
 FORGETTING = 8
 """A rising time, and falling bytes, are followed by one part in so many at each batch."""
+
 PENDING_MIN = 10_000
+
 PENDING_BATCHES = 8
+
+
+# --- sizes --------------------------------------------------------------------------------------
 
 
 class BatchSizing:
@@ -197,3 +232,157 @@ class BatchSizing:
 def _follow(known: float, found: float) -> float:
     """What is known after another look: it rises at once and falls slowly."""
     return found if found >= known else known - (known - found) / FORGETTING
+
+
+# --- filling ------------------------------------------------------------------------------------
+
+
+class Filling:
+    """When a batch that is not whole has waited long enough."""
+
+    def __init__(self, clock: Clock, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._clock = clock
+        self._since_s: float | None = None
+
+    def over(self, waiting: int, wanted: int) -> bool:
+        """Whether to go on with so many segments that wait, of so many that make a batch."""
+        if not waiting or waiting >= wanted or not self.timeout_s:
+            self._since_s = None
+            return True
+        now_s = self._clock.monotonic_s()
+        if self._since_s is None:
+            self._since_s = now_s
+        if now_s - self._since_s < self.timeout_s:
+            return False
+        self._since_s = None
+        return True
+
+
+class FilledReader(Around):
+    """A reader that gives whole batches, or what has come when the first of it has waited long
+    enough (`batchTimeout`)."""
+
+    def __init__(self, reader: SegmentsReader, clock: Clock, timeout_s: float) -> None:
+        self._reader = self.beneath = reader
+        self._held = SegmentRuns()
+        self._filling = Filling(clock, timeout_s)
+        self._hurried = False
+
+    def change_timeout(self, timeout_s: float) -> None:
+        """Wait for as long from now on; one that hurries waits for nothing any more."""
+        if not self._hurried:
+            self._filling.timeout_s = timeout_s
+
+    def read(self, segments_max: int) -> Read:
+        """A whole batch of so many, or what has waited long enough; else nothing."""
+        held = self._held
+        if not self._filling.timeout_s and not len(held):
+            return self._reader.read(segments_max)
+        if len(held) < segments_max:
+            for run in runs_of(self._reader.read(segments_max - len(held))):
+                held.append(run)
+        if not self._reader.exhausted() and not self._filling.over(len(held), segments_max):
+            return []
+        found = held.between(0, segments_max)
+        held.drop(min(segments_max, len(held)))
+        return of_runs(found) if found else []
+
+    def exhausted(self) -> bool:
+        """True when everything was read and nothing will ever follow."""
+        return not len(self._held) and self._reader.exhausted()
+
+    def cursor(self, position: int) -> Cursor:
+        """The nearest known cursor at or before `position`."""
+        return self._reader.cursor(position)
+
+    def close(self) -> None:
+        """Release the partition; nothing is read afterwards."""
+        self._reader.close()
+
+    def hurry(self) -> None:
+        """Give what there is at once from now on."""
+        self._hurried = True
+        self._filling.timeout_s = 0.0
+
+
+# --- times --------------------------------------------------------------------------------------
+
+
+class BatchTimer:
+    """The times of batches of one task. `begin`, `read`, `applied`, `written` in this order;
+    `report` at the end."""
+
+    __slots__ = (
+        "_apply_s",
+        "_began_cpu_s",
+        "_clock",
+        "_cpu_s",
+        "_held",
+        "_mark_s",
+        "_read_s",
+        "_write_s",
+    )
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._mark_s = self._read_s = self._apply_s = self._write_s = 0.0
+        self._cpu_s = 0.0
+        self._began_cpu_s: float | None = None
+        self._held = False
+
+    def begin(self, cpu: bool = False) -> None:
+        """A batch is about to be read.
+
+        Args:
+            cpu: measure its CPU time as well, which takes two calls of the kernel.
+        """
+        self._mark_s = self._clock.monotonic_s()
+        self._began_cpu_s = self._clock.thread_cpu_s() if cpu else None
+        self._held = False
+
+    def read(self) -> None:
+        """The batch has been read."""
+        self._read_s = self._lap_s()
+
+    def applied(self) -> None:
+        """The function has been applied."""
+        self._apply_s = self._lap_s()
+
+    def refused(self, metrics: TaskMetrics) -> None:
+        """A destination has no room (still)."""
+        self._handed_over(metrics)
+        self._held = True
+
+    def written(self, metrics: TaskMetrics) -> None:
+        """Every destination has taken its part."""
+        self._handed_over(metrics)
+
+    def _handed_over(self, metrics: TaskMetrics) -> None:
+        if self._held:
+            metrics.add(BACKPRESSURED_SECONDS, self._lap_s())
+        else:
+            self._write_s = self._lap_s()
+            if self._began_cpu_s is not None:
+                self._cpu_s = self._clock.thread_cpu_s() - self._began_cpu_s
+
+    def report(self, metrics: TaskMetrics, read: int, written: int) -> None:
+        """Report the batch: segments read and written, and where its time went."""
+        metrics.batch(read, written, self._read_s, self._apply_s, self._write_s)
+
+    def busy_s(self, reading: bool) -> float:
+        """Spent on the batch, without back-pressure.
+
+        Args:
+            reading: count reading it too. A source may wait in it for what is not there yet.
+        """
+        return (self._read_s if reading else 0.0) + self._apply_s + self._write_s
+
+    @property
+    def cpu_s(self) -> float | None:
+        """Work of this thread on the batch, by the processor; None if that was not measured."""
+        return None if self._began_cpu_s is None else self._cpu_s
+
+    def _lap_s(self) -> float:
+        before_s, self._mark_s = self._mark_s, self._clock.monotonic_s()
+        return self._mark_s - before_s

@@ -1,1 +1,0 @@
-"""How large the batches of a task are, and what they take."""

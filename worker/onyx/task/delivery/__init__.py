@@ -1,1 +1,0 @@
-"""Whether segments are accounted for: one policy, with two implementations."""
