@@ -1,4 +1,4 @@
-"""What the windows of one peer have emitted, until every tree of it is complete.
+"""What the operator of one peer has emitted, until every tree of it is complete.
 
 An emission is a tree of its own: its position counts the emissions of its shard, its source is the
 state log. It is sent only when the log has it, and sent again by whoever recovers the shard, until
@@ -6,11 +6,9 @@ its tree is complete; so nobody can see an emission that a crash would take back
 
 Without trees (at-most-once) an emission is sent once and forgotten.
 
-Emissions as runs: segments of one shard that follow each other, at consecutive positions.
-
 Thousands of groups fire together, so what is kept of an emission must not be an object of its own:
-a run is a list of dicts or some columns, and a position in it is an index. Runs that wait for their
-trees to be complete are found by position (`SentRuns`).
+a run is a list of dicts or some columns of one shard, at consecutive positions, and a position in
+it is an index. Runs that wait for their trees to be complete are found by position (`SentRuns`).
 """
 
 from __future__ import annotations
@@ -50,6 +48,24 @@ from onyx.ledger.lineage import (
 )
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+
+IN_FLIGHT_A_SHARD_MAX = 8_192
+"""Emissions of a shard between the first one that is not complete and the newest one sent."""
+
+UNSETTLED_MAX = 100_000
+"""With more emissions that are not complete, a peer of the task reads nothing, and carries out no
+further page of what fires."""
+
+HELD_BYTES_MAX = 67_108_864
+"""The limit for their size, encoded."""
+
+READ_BYTES_MAX = 2_097_152
+"""The size of what is sent at once, encoded; about."""
+
+CHECK_INTERVAL_S = 1.0
+
+
+# --- runs ---------------------------------------------------------------------------------------
 
 
 class Run(NamedTuple):
@@ -162,17 +178,7 @@ class SentRuns:
         return iter(self._runs)
 
 
-IN_FLIGHT_A_SHARD_MAX = 8_192
-"""Emissions of a shard between the first one that is not complete and the newest one sent."""
-UNSETTLED_MAX = 100_000
-"""With more emissions that are not complete, a peer of the task reads nothing, and carries out no
-further page of what fires."""
-HELD_BYTES_MAX = 67_108_864
-"""The limit for their size, encoded."""
-READ_BYTES_MAX = 2_097_152
-"""The size of what is sent at once, encoded; about."""
-CHECK_INTERVAL_S = 1.0
-
+# --- emissions ----------------------------------------------------------------------------------
 
 Taken = dict[int, list[Placed]]
 """Runs with their positions, by shard."""
@@ -186,11 +192,13 @@ class Span(NamedTuple):
     end: int
 
 
-class _Wave(msgspec.Struct):
-    """What came into the log in one chunk, or was taken over."""
+class _ChunkOutput(msgspec.Struct):
+    """The emissions that came into the log in one chunk, or were taken over."""
 
     emissions: int = 0
+    """How many there are of all shards."""
     unsent: int = 0
+    """How many of them have never been sent."""
 
 
 class _Shard(msgspec.Struct):
@@ -202,9 +210,9 @@ class _Shard(msgspec.Struct):
     unsent: deque[Run] = field(default_factory=deque)
     """In the log and not sent yet, in order."""
     waiting: int = 0
-    """How many these are."""
-    waves: deque[tuple[_Wave, int]] = field(default_factory=deque)
-    """The waves of which wave how many of these are."""
+    """How many emissions `unsent` has."""
+    outputs: deque[tuple[_ChunkOutput, int]] = field(default_factory=deque)
+    """How many of these came with which chunk, in order."""
     kept: SentRuns = field(default_factory=SentRuns)
     """Sent, from the first that is not complete on."""
     again: list[tuple[int, int]] = field(default_factory=list)
@@ -253,7 +261,8 @@ class Emissions:
         self.sent_through = 0
         """So many of the first ones have all been sent: shards are not sent in the order in which
         they emitted, and one may have no room."""
-        self._waves: deque[_Wave] = deque()
+        self._outputs: deque[_ChunkOutput] = deque()
+        """Chunks of which something is unsent, and what lies between them; the oldest first."""
         self._flushed = 0
         self._flushed_bytes = 0
         self._sent_bytes = 0
@@ -261,14 +270,15 @@ class Emissions:
     def restore(self, shard: int, settled: int, runs: Iterable[Run]) -> None:
         """Take over a shard: everything from position `settled` on is sent again."""
         there = self._shard(shard, settled)
-        if not self._waves:
-            self._waves.append(_Wave())
+        if not self._outputs:
+            self._outputs.append(_ChunkOutput())
         for run in runs:
             self._to_send(there, run)
             self.held_bytes += run.size_bytes
         there.next_position = settled + there.waiting
         self.unsettled += there.waiting
         self.added += there.waiting
+        self._check_counts()
 
     def add(self, shard: int, run: Run) -> None:
         """New ones; nothing is sent before `release`."""
@@ -293,7 +303,7 @@ class Emissions:
         """The log has them."""
         if not taken:
             return
-        self._waves.append(_Wave())
+        self._outputs.append(_ChunkOutput())
         for shard, runs in taken.items():
             for _, run in runs:
                 self._to_send(self._shards[shard], run._replace(encoded=None))
@@ -319,6 +329,7 @@ class Emissions:
                 bytes_max -= run.size_bytes
             if segments_max <= 0 or bytes_max <= 0:
                 break
+        self._check_counts()
         return [(child, self._batch(found)) for (child, _), found in parts.items()]
 
     def complete(self, roots: Numbers) -> bool:
@@ -332,6 +343,7 @@ class Emissions:
             if there.window.frontier > before:
                 self._settled[shard] = there.window.frontier
                 self.held_bytes -= there.kept.forget(there.window.frontier)
+        self._check_counts()
         return bool(self._settled)
 
     def is_complete(self, span: Span) -> bool:
@@ -406,25 +418,35 @@ class Emissions:
         return there.window.frontier, runs
 
     def _to_send(self, there: _Shard, run: Run) -> None:
-        """With the newest wave."""
-        wave, count = self._waves[-1], len(run.segments)
+        """A run waits, with those of the newest chunk."""
+        output, count = self._outputs[-1], len(run.segments)
         there.unsent.append(run)
         there.waiting += count
-        there.waves.append((wave, count))
-        wave.emissions += count
-        wave.unsent += count
+        there.outputs.append((output, count))
+        output.emissions += count
+        output.unsent += count
 
     def _has_sent(self, there: _Shard, count: int) -> None:
+        """So many of a shard have been sent for the first time, in order."""
         self.sent += count
         while count:
-            wave, left = there.waves.popleft()
+            output, left = there.outputs.popleft()
             part = min(count, left)
-            wave.unsent -= part
+            output.unsent -= part
+            assert output.unsent >= 0, "nothing is sent for the first time twice"
             count -= part
             if left > part:
-                there.waves.appendleft((wave, left - part))
-        while self._waves and not self._waves[0].unsent:
-            self.sent_through += self._waves.popleft().emissions
+                there.outputs.appendleft((output, left - part))
+        assert bool(there.outputs) == bool(there.waiting) == bool(there.unsent), "one queue"
+        while self._outputs and not self._outputs[0].unsent:
+            self.sent_through += self._outputs.popleft().emissions
+        assert self._outputs or self.sent_through == self.sent, "nothing in the log is unsent"
+
+    def _check_counts(self) -> None:
+        """What holds between the counters after each call."""
+        assert 0 <= self.sent_through <= self.sent <= self.added, "they are sent in this order"
+        assert self.added - self.sent <= self.unsettled <= self.added, "what is unsent is open"
+        assert self.held_bytes >= 0, "no bytes are let go twice"
 
     def _shard(self, shard: int, settled: int) -> _Shard:
         if shard not in self._shards:
