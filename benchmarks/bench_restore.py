@@ -34,7 +34,7 @@ from onyx.operators.stream_join.definition import stream_join
 from onyx.operators.stream_join.looking import look_at
 from onyx.operators.stream_join.operator import StreamJoinOperator
 from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
-from onyx.processes.memory import tune_collector
+from onyx.processes.worker_process import tune_collector
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered, recover

@@ -34,7 +34,7 @@ import onyx.cli.command_table, onyx.cli.commands.run; mark()
 from msgspec.structs import replace
 from pathlib import Path
 from onyx import api
-from onyx.processes.worker import Worker
+from onyx.processes.worker_process import Worker
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings
 job = parse_manifest(Path(sys.argv[1]).read_bytes(), "job")

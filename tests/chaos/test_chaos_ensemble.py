@@ -17,7 +17,7 @@ from tests.support.servers.ensemble import Ensemble, RunningEnsemble, Server
 
 from onyx.ids import NO_POSITION
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
-from onyx.processes.exit_codes import ExitCode
+from onyx.processes.ends import ExitCode
 from onyx.settings import Settings
 
 pytestmark = pytest.mark.server

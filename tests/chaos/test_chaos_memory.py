@@ -17,7 +17,7 @@ from onyx import api
 from onyx.client.deaths import read_deaths
 from onyx.log.server.process import ZooKeeperServer
 from onyx.model.parsing.job import parse_mapping
-from onyx.processes.exit_codes import ExitCode
+from onyx.processes.ends import ExitCode
 from onyx.reports.deaths import Cause
 from onyx.settings import Settings, SupervisorSettings, ZooKeeperSettings, to_environment
 

@@ -15,7 +15,7 @@ from tests.support.drawn_jobs import OPTIONS, TEXT, jobs
 from tests.support.examples import examples
 
 from onyx.builder import Job, Sink, Source
-from onyx.builder.shapes import Shape
+from onyx.builder.types import Shape
 from onyx.errors import ManifestError
 from onyx.model import job as model
 from onyx.model.keys.section import Entry, Section

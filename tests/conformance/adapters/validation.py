@@ -15,9 +15,8 @@ import msgspec
 from tests.conformance import manifests
 
 from onyx.errors import ManifestError, Problem
-from onyx.model.bundle import CheckOptions, add_task
+from onyx.model.bundle import CheckOptions, add_task, check_entry
 from onyx.model.manifest import SECTIONS
-from onyx.model.parsing.entry import check_entry
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.options import Options, check_options
 

@@ -15,7 +15,7 @@ from tests.support.patience import WAIT_S
 from tests.support.servers.processes import workers_of
 
 from onyx import api
-from onyx.cli.local_cluster import local_cluster
+from onyx.cli.local_run import local_cluster
 from onyx.settings import HttpSettings, Settings, StateSettings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server

@@ -23,7 +23,7 @@ from tests.support.servers.tcp_proxy import TcpProxy
 
 from onyx import api
 from onyx.log.server.process import ZooKeeperServer
-from onyx.processes.exit_codes import ExitCode
+from onyx.processes.ends import ExitCode
 from onyx.settings import Settings, TelemetrySettings, ZooKeeperSettings, to_environment
 
 pytestmark = pytest.mark.server

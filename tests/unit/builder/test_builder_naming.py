@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from onyx.builder import Job, files
-from onyx.builder.naming import name_of
+from onyx.builder.values import name_of
 from onyx.errors import UserError
 from onyx.user_code.resolve import Resolver
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.cli.command_table import run_command
-from onyx.cli.project import job_name, module_name, project
+from onyx.cli.commands.init import job_name, module_name, project
 from onyx.errors import UserError
 from onyx.model.names import is_function, is_job_name
 from onyx.model.parsing.job import parse_manifest

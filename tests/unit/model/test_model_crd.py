@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from onyx.model import generate
-from onyx.model.cluster_manifest import CLUSTER
+from onyx.model.cluster import CLUSTER
 from onyx.model.crd import cluster as crd_cluster
 from onyx.model.crd import job as crd
 from onyx.model.crd import parts as crd_parts

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from onyx.model.cluster_manifest import CLUSTER
+from onyx.model.cluster import CLUSTER
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import NOT_A_KEY, Key
 from onyx.model.keys.kinds import Count

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from onyx.errors import ManifestError, Problem
+from onyx.model.bundle import check_entry
 from onyx.model.functions import function_names
 from onyx.model.job import CatalogEntry, FlowCondition, Job, Lifecycle, Trigger, Window
-from onyx.model.parsing.entry import check_entry
 from onyx.model.parsing.job import job_hash, parse_manifest, parse_mapping, to_mapping
 
 FLIGHTS = """\

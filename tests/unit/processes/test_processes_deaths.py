@@ -8,8 +8,8 @@ import pytest
 from tests.support.clocks import ManualClock
 
 from onyx.errors import OutOfMemory
-from onyx.processes.deaths import OTHERS_AFTER_S, DeathWatch
-from onyx.processes.exit_codes import ExitCode, exit_code_of
+from onyx.processes.ends import ExitCode, exit_code_of
+from onyx.processes.exit_examiner import OTHERS_AFTER_S, DeathWatch
 from onyx.reports.deaths import Cause
 from onyx.settings import SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from onyx.processes.memory import SYSTEM_FROM_BYTES
+from onyx.processes.worker_process import SYSTEM_FROM_BYTES
 
 PROGRAM = """
 import resource, sys
-from onyx.processes.memory import keep_freed_memory
+from onyx.processes.worker_process import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 def frames():

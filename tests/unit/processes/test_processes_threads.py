@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from tests.support.patience import WAIT_S
 
-from onyx.processes.threads import ThreadWatch
+from onyx.processes.running import ThreadWatch
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_process_ends_in_time_though_a_thread_of_a_pool_hangs() -> None:
     code = (
         "import threading\n"
         "from concurrent.futures import ThreadPoolExecutor\n"
-        "from onyx.processes.threads import end_within\n"
+        "from onyx.processes.running import end_within\n"
         "ThreadPoolExecutor(1).submit(threading.Event().wait)\n"
         "end_within(0.05)\n"
     )

@@ -29,10 +29,9 @@ from onyx.builder.generated.plugins import (
     stdout,
 )
 from onyx.builder.jobs import Job
-from onyx.builder.own import plugin
 from onyx.builder.running import JobFailed
-from onyx.builder.shapes import fixed, session, sliding, whole
-from onyx.builder.types import Medium, Sink, Source
+from onyx.builder.types import Medium, Sink, Source, fixed, session, sliding, whole
+from onyx.builder.values import plugin
 
 __all__ = [
     "Job",

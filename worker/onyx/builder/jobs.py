@@ -28,9 +28,8 @@ from onyx.builder.manifests import (
     with_items,
 )
 from onyx.builder.running import Runnable
-from onyx.builder.shapes import Shape
 from onyx.builder.text import read, written
-from onyx.builder.types import Aggregation, Fn, Predicate, Sink, Source
+from onyx.builder.types import Aggregation, Fn, Predicate, Shape, Sink, Source
 from onyx.builder.values import Plain, keys_of, options_of, plain
 from onyx.errors import UserError
 from onyx.model.manifest import API_VERSION, JOB_KIND, OBJECT_SPEC, SECTIONS

@@ -10,16 +10,13 @@ import os
 import sys
 from typing import NoReturn
 
-from onyx.processes.exit_codes import ExitCode, exits_with_code
+from onyx.processes.ends import ExitCode, exits_with_code, run_to_the_end
 from onyx.processes.init import divide
 
 
 def main() -> NoReturn:
     """Entry point of the command."""
     divide()
-    # After that, so that process 1 of a container stays small.
-    from onyx.processes.ends import run_to_the_end
-
     run_to_the_end(command)
 
 
@@ -29,6 +26,7 @@ def command() -> None:
     Raises:
         SystemExit: with its exit code, unless that is 0.
     """
+    # Here, so that process 1 of a container stays small.
     from onyx.cli.command_table import run_command
 
     try:

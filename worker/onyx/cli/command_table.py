@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from onyx import __version__
 from onyx.base.on_demand import loaded
 from onyx.cli.command_line import HELP, Misuse, misused, run, unknown
-from onyx.processes.exit_codes import ExitCode
+from onyx.processes.ends import ExitCode
 
 COMMANDS: Mapping[str, str] = {
     "init": "Write a job or a plugin to begin with, with tests.",

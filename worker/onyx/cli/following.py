@@ -1,22 +1,29 @@
-"""Submits a job and follows it to its end, with what a person sees meanwhile."""
+"""Submits a job and follows it to its end, with what a person sees meanwhile and what became of it.
+
+How the job is, is asked for beside its progress: when ZooKeeper does not answer for a while, the
+command says that and goes on.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
+import time
+from collections.abc import Mapping
 
+import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from onyx.cli.ending import print_end
 from onyx.cli.progress import Progress
-from onyx.cli.watcher import Watcher
+from onyx.cli.status_table import print_stacks, why
+from onyx.client import failure_text
 from onyx.client.client import Client
 from onyx.client.statuses import JobStatus
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.model.job import Job
-from onyx.model.tracking import loses_track
 from onyx.model.workflow import topological_order
 from onyx.processes.supervisor import Supervisor
 from onyx.replica.jobs import has_completed
@@ -26,6 +33,10 @@ SAMPLE_INTERVAL_S = 0.5
 PLAIN_INTERVAL_S = 5.0
 """Between two lines where nobody watches. Nothing is asked of ZooKeeper in between: a question is a
 dozen requests, a third of what an idle job costs."""
+SILENT_AFTER_S = 15.0
+"""An answer for which the log needs longer does not come."""
+REPEATED_AFTER_S = 60.0
+ASK_INTERVAL_S = 0.5
 
 
 class JobTimedOut(OnyxError):
@@ -57,9 +68,9 @@ def follow(
         raise
     status = client.status(submission.job)
     progress.sample(client.completed_positions(running, job, submission.job))
-    if status.state == "completed" and not loses_track(job):
+    if status.state == "completed" and not job.loses_track:
         progress.settle()
-    print_end(job, status, progress, console, as_json)
+    _print_end(job, status, progress, console, as_json)
     return status, progress
 
 
@@ -118,8 +129,98 @@ def _show(title: str, watcher: Watcher, progress: Progress, console: Console, li
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def _print_end(
+    job: Job, status: JobStatus, progress: Progress, console: Console, as_json: bool
+) -> None:
+    """Print what became of a job: JSON to standard output, text to the console."""
+    # A job on Spark commits its counts with its result; workers count each attempt.
+    exact = job.engine == "spark" and status.state == "completed"
+    outcomes = list(status.outcomes) if exact else progress.remarks()
+    if as_json:
+        rows = [msgspec.to_builtins(row) for row in progress.rows(average=True)]
+        print(json.dumps({**msgspec.to_builtins(status), "tasks": rows, "outcomes": outcomes}))
+    else:
+        if not console.is_terminal:
+            console.print(progress.table(f"job {job.name}", average=True))
+        note = why(status)
+        console.print(
+            f"job {job.name} is {status.state}{': ' + note if note else ''}",
+            markup=False,
+            soft_wrap=True,
+        )
+        print_stacks(status, console)
+        for line in outcomes:
+            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
 def is_ready(replica: Replica, job: JobId, peers: int) -> bool:
     """Whether so many peers take part in the cluster, and those that work on the job are ready."""
     run = replica.run(job)
     working = {peer for peers in run.allocation.values() for peer in peers}
     return len(replica.peers) >= peers and bool(working) and working.issubset(run.ready)
+
+
+class _SeenStatus(msgspec.Struct, frozen=True):
+    """How the job was when the log answered last."""
+
+    status: JobStatus | None
+    trouble: str
+    at_s: float
+
+
+class Watcher:
+    """Asks on a thread of its own, one question at a time."""
+
+    def __init__(self, client: Client, manifest: Job, job: JobId) -> None:
+        self._client = client
+        self._manifest = manifest
+        self.job = job
+        self.completed: Mapping[str, int] = {}
+        """Positions that its inputs have completed."""
+        self._answer = _SeenStatus(None, "", time.monotonic())
+        self._asking: threading.Thread | None = None
+        self._printed = ""
+        self._printed_s = 0.0
+
+    def title(self, replica: Replica, waited_s: float) -> str:
+        """How the job was when the log answered last."""
+        if self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=self._ask, args=(replica,), daemon=True)
+            self._asking.start()
+            self._asking.join(ASK_INTERVAL_S)
+        status = self._answer.status
+        if status is None:
+            return f"job {self.job} ({waited_s:.0f} s)"
+        note = status.waiting_for or self._stalled()
+        why = f": {note}" if note else ""
+        return f"{status.name} {status.state}{why} ({status.peers} peers, {waited_s:.0f} s)"
+
+    def news(self) -> list[str]:
+        """Lines to print: why the job does not advance, once in a while as long as it does not."""
+        found, now_s = self._stalled(), time.monotonic()
+        kind = found.partition(":")[0].partition(", for ")[0]
+        if not found or (kind == self._printed and now_s < self._printed_s + REPEATED_AFTER_S):
+            self._printed = kind if found else ""
+            return []
+        self._printed, self._printed_s = kind, now_s
+        status = self._answer.status
+        stalls = status.stalls if status is not None else ()
+        stacks = (failure_text.stack(each) for each in stalls if each.stack)
+        return [f"job {found}", *next(stacks, [])]
+
+    def _stalled(self) -> str:
+        answer = self._answer
+        silent_s = time.monotonic() - answer.at_s
+        if silent_s >= SILENT_AFTER_S or answer.trouble:
+            why = f" ({answer.trouble})" if answer.trouble else ""
+            return f"does not advance: ZooKeeper has not answered for {silent_s:.0f} s{why}"
+        return answer.status.stalled if answer.status is not None else ""
+
+    def _ask(self, replica: Replica) -> None:
+        try:
+            status = self._client.status_at(replica, self.job)
+            self.completed = self._client.completed_positions(replica, self._manifest, self.job)
+            self._answer = _SeenStatus(status, "", time.monotonic())
+        except OnyxError as error:
+            last = self._answer
+            self._answer = _SeenStatus(last.status, str(error), last.at_s)

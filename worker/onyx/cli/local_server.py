@@ -1,6 +1,6 @@
 """The ZooKeeper of a cluster on this machine, for the time of a block.
 
-Apart from `local_cluster`, because `onyx run` launches it before it imports the rest of itself and
+Apart from `local_run`, because `onyx run` launches it before it imports the rest of itself and
 checks the job: it starts meanwhile. If the job is refused, it has run for nothing.
 """
 

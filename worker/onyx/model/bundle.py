@@ -1,4 +1,4 @@
-"""Putting a job together from parts, in Python.
+"""Putting a job together from parts, in Python, and checking a part on its own.
 
 A plugin or a library of tasks hands out *bundles*: a catalog entry with the lifecycles, flow
 conditions, windows and triggers that go with it. `add_task` adds one to the spec of a job that is
@@ -14,9 +14,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from onyx.errors import ManifestError, Problem
-from onyx.model.manifest import SECTIONS
-from onyx.model.parsing.entry import check_entry
-from onyx.model.report import at
+from onyx.model.manifest import SECTIONS, SPEC
+from onyx.model.parsing.job_draft import check_one
+from onyx.model.plain import plain
+from onyx.model.report import Report, at
 
 CheckOptions = Callable[[Mapping[str, Any]], Iterable[Problem]]
 """What is wrong with options, each problem with the option's name as its path."""
@@ -69,3 +70,29 @@ def _check(
         *check_entry(section, entry, path),
         *(replace(each, path=f"{path}.options.{each.path}") for each in wrong),
     )
+
+
+def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]:
+    """What is wrong with a single entry, or another part of a spec, on its own.
+
+    Rules that need the rest of the job are not checked.
+
+    Args:
+        section: key of the spec: `catalog`, `flowConditions`, ... for one entry of it, or any
+            other (`workflow`) for its value.
+        value: plain data in the shape of the manifest.
+        path: where it stands, for the problems' paths.
+
+    Raises:
+        KeyError: a spec has no such section.
+    """
+    report = Report()
+    with report.until_full():
+        read = plain(value, report)
+        if section in SECTIONS:
+            draft = SECTIONS[section].read(read, path, report)
+            if draft is not None:
+                check_one(section, draft, path, report)
+        else:
+            SPEC.by_yaml[section].kind.read(read, path, report)
+    return tuple(report.problems())

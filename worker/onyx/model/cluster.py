@@ -18,6 +18,7 @@ from msgspec import field
 
 from onyx.model import names
 from onyx.model.keys.compound import ListOf, MapOf
+from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
 from onyx.model.keys.kinds import Count, PathName, Text
 from onyx.model.keys.kubernetes import SECONDS, Matching, count_or_percent, quantity
@@ -365,3 +366,18 @@ SPARK_SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(
     }
 )
 """Settings of a Spark server that the operator sets, with the key of `spec.spark` for some."""
+
+
+CLUSTER = section_of(Cluster)
+
+
+class _ClusterManifest(msgspec.Struct, frozen=True):
+    api_version: Literal["onyx.dev/v1alpha1"]
+    kind: Literal["OnyxCluster"]
+    metadata: Mapping[str, Any]
+    spec: Cluster
+    status: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Written by the operator; ignored here."""
+
+
+CLUSTER_MANIFEST = section_of(_ClusterManifest, "manifest")

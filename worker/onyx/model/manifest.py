@@ -1,5 +1,5 @@
 """The files that people write: objects of Kubernetes, of which two kinds are ours. The keys of
-clusters are in `cluster_manifest`: what runs jobs needs none of them."""
+clusters are in `cluster`: what runs jobs needs none of them."""
 
 from __future__ import annotations
 

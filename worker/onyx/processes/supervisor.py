@@ -4,9 +4,9 @@ unless it says that this cannot help. Workers die with the supervisor, even if i
 system ties them to the thread that started them, so one thread starts, watches and ends them.
 
 Each process writes a flight recorder that the supervisor holds. When one has died by itself inside
-user code, what that worked on is logged and reported to the cluster at once (`inquest`), while
-the other processes are looked after as before: nobody waits for one that is started again later.
-How each has ended is logged and reported too, with the memory that it held (`deaths`).
+user code, what that worked on is logged and reported to the cluster at once (`exit_examiner`),
+while the other processes are looked after as before: nobody waits for one that is started again
+later. How each has ended is logged and reported too, with the memory that it held.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from onyx.errors import (
     describe,
 )
 from onyx.ids import JobId, TaskName
-from onyx.processes import losses
+from onyx.processes import lost_segments
 from onyx.processes.child import (
     RESTART_BACK_OFF_S,
     Child,
@@ -35,9 +35,9 @@ from onyx.processes.child import (
     worker_environment,
     worker_launcher,
 )
-from onyx.processes.exit_codes import FINAL, ExitCode
+from onyx.processes.ends import FINAL, ExitCode
+from onyx.processes.exit_examiner import ExitExaminer
 from onyx.processes.forking import Launcher
-from onyx.processes.inquest import Inquest
 from onyx.processes.pages import Pages
 from onyx.processes.programs import Process
 from onyx.processes.running import STOP_MARGIN_S
@@ -72,7 +72,7 @@ class Supervisor:
         self._launcher = launcher
         self._own_launcher: Launcher | None = None
         self._children: list[Child] = []
-        self._inquest = Inquest(settings)
+        self._examiner = ExitExaminer(settings)
         self._pages = Pages(settings.telemetry, len(peers), self._is_running)
         self._http: socket.socket | None = None
         self._final: int | None = None
@@ -152,14 +152,14 @@ class Supervisor:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._inquest.close()
+        self._examiner.close()
         self._pages.close()
         if self._http is not None:
             self._http.close()
         return self._left
 
     def _thaw(self) -> None:
-        """Whoever has frozen this process has frozen its workers (`freezing`)."""
+        """Whoever has frozen this process has frozen its workers (`worker_process`)."""
         self._thawing_until_s = time.monotonic() + THAWING_S
 
     def _is_running(self, number: int) -> bool:
@@ -220,7 +220,7 @@ class Supervisor:
         self._end()
 
     def _look_after_memory(self) -> None:
-        too_many = self._inquest.look_at_others()
+        too_many = self._examiner.look_at_others()
         if too_many:
             self._failure = OutOfMemory(too_many)
 
@@ -237,12 +237,12 @@ class Supervisor:
             self._final = code
             return
         lived_s = time.monotonic() - child.started_s
-        if lived_s >= losses.LIVED_LONG_S:
+        if lived_s >= lost_segments.LIVED_LONG_S:
             child.back_off_s = RESTART_BACK_OFF_S
         logger.warning(
             "worker process %d ended with %s; it is started again in %.1f s",
             child.number,
-            self._inquest.examine(child, code, memory_bytes, lived_s),
+            self._examiner.examine(child, code, memory_bytes, lived_s),
             child.back_off_s,
         )
         child.restart_s = time.monotonic() + child.back_off_s
@@ -258,6 +258,6 @@ def dealt(peers: int, processes: int) -> list[int]:
 def _waits_for(children: Sequence[Child], patience_s: float) -> str:
     """What keeps workers from leaving."""
     inside = [each for child in children for each in child.recorder.deaths()]
-    what = f": {losses.described(inside)} has not come back" if inside else ""
+    what = f": {lost_segments.described(inside)} has not come back" if inside else ""
     workers = "a worker process" if len(children) == 1 else f"{len(children)} worker processes"
     return f"waiting for {workers} to leave{what}; killed in {patience_s:.0f} s"

@@ -42,7 +42,6 @@ from onyx.flow.leaves import Leaves
 from onyx.ids import PeerId, TaskName
 from onyx.ledger.lineage import END_ROOT, END_ROOTS
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.tracking import loses_track
 from onyx.program.phases import Phase
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.edges import batches_apart
@@ -214,7 +213,7 @@ def delivery_of(job: Job, entry: CatalogEntry) -> Delivery:
     """The delivery of a task of a job."""
     if job.guarantee == "at-most-once":
         return AtMostOnce()
-    return Mixed(entry) if loses_track(job) else Delivery()
+    return Mixed(entry) if job.loses_track else Delivery()
 
 
 # --- the end of input ---------------------------------------------------------------------------

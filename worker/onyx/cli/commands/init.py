@@ -1,16 +1,27 @@
-"""`onyx init`: a project that runs at once, to begin with."""
+"""`onyx init`: a project that runs at once, to begin with: the files of a folder of `projects`.
+`NAME` in them is the name of the job, and `MODULE` the module beside it.
+
+They are text to this package and not Python, so that nothing imports or checks them before they
+have their names.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import shlex
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
 
 from onyx.cli.command_line import Argument
-from onyx.cli.project import write_project
+from onyx.errors import UserError
+from onyx.model.names import is_job_name
 
 KindArgument = Annotated[Literal["job", "plugin"], Argument("What it is to be.")]
 FolderArgument = Annotated[Path, Argument("Where; it is made if it is not there.")]
+_SUFFIX = ".txt"
+NAME_CHARACTERS_MAX = 63
 
 
 def init(kind: KindArgument = "job", folder: FolderArgument = Path()) -> None:
@@ -22,3 +33,64 @@ def init(kind: KindArgument = "job", folder: FolderArgument = Path()) -> None:
         print(f"wrote {path}")
     where = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     print(f"now: {where}onyx run job.yaml")
+
+
+def write_project(kind: str, folder: Path) -> list[Path]:
+    """Write the files of a project; the folder is made if it is not there.
+
+    Args:
+        kind: `job` or `plugin`.
+        folder: after which the job and the module are called.
+
+    Raises:
+        UserError: one of the files is there already, or a folder cannot be written.
+    """
+    name = job_name(folder.resolve().name)
+    files = {folder / path: text for path, text in project(kind, name).items()}
+    there = [path for path in files if path.exists()]
+    if there:
+        raise UserError(f"{there[0]} is there already, so nothing was written: name another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}") from error
+    return list(files)
+
+
+def project(kind: str, name: str) -> dict[str, str]:
+    """The files of a project by their names, for a job of this name."""
+    module = module_name(name)
+
+    def named(text: str) -> str:
+        return text.replace("MODULE", module).replace("NAME", name)
+
+    found = resources.files("onyx.cli").joinpath("projects", kind).iterdir()
+    return {
+        named(file.name.removesuffix(_SUFFIX)): named(file.read_text("utf-8"))
+        for file in sorted(found, key=lambda file: file.name)
+        if file.name.endswith(_SUFFIX)
+    }
+
+
+def job_name(folder: str) -> str:
+    """The name of a job after that of a folder: what jobs may not have becomes `-`."""
+    words = re.findall(r"[a-z0-9]+", folder.lower())
+    name = "-".join(words)[:NAME_CHARACTERS_MAX].rstrip("-")
+    return name if is_job_name(name) else "job"
+
+
+def module_name(name: str) -> str:
+    """A module for a job, which hides none that can be imported already."""
+    module = name.replace("-", "_")
+    if module[0].isdigit():
+        module = f"job_{module}"
+    return f"{module}_job" if _is_taken(module) else module
+
+
+def _is_taken(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +14,8 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import (
@@ -23,16 +27,17 @@ from onyx.cli.options import (
     ZooKeeperOption,
     with_token,
 )
-from onyx.cli.state_table import extent_table, names_table
 from onyx.client.connection import connect
 from onyx.client.query import window_pages
-from onyx.client.state_batches import json_line
+from onyx.client.state_batches import json_line, shown
 from onyx.client.states.named import states_of
+from onyx.client.states.state import State
 from onyx.client.window_view import EXTENTS_DEFAULT, WindowView
 from onyx.codec.extents import encode_place
 from onyx.codec.selection_text import parse_key, selection
 from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.keystate.extents import Number
 from onyx.processes.surroundings import settings
 from onyx.settings import Settings
 from onyx.transport.state_queries import EXTENTS_MAX
@@ -103,6 +108,8 @@ ArrowOption = Annotated[
     Path | None,
     Option("--arrow", "Write an Arrow IPC stream to this file; - is the output."),
 ]
+STATE_CHARS_MAX = 1_000
+"""Length of a state in the table; JSON has all of it."""
 
 
 def state(
@@ -214,3 +221,49 @@ def _of_group(key: str | None) -> str:
         return f" of the text {json.dumps(group)}"
     kind = {int: "number", bool: "truth value", list: "list", dict: "object"}.get(type(group), "")
     return f" of the {kind or 'value'} {key}; the text is --key '{json.dumps(key)}'"
+
+
+def extent_table(view: WindowView) -> Table:
+    """A row for each extent."""
+    key, state = (Column(name, overflow="fold") for name in ("key", "state"))
+    bounds = [Column(name, no_wrap=True) for name in ("from", "to")]
+    of_session = [Column("session key", overflow="fold")] if view.by_session_key else []
+    table = Table(key, *bounds, *of_session, state)
+    for extent in view.extents:
+        cells = [shown(extent.group), _bound(extent.lower, view), _bound(extent.upper, view)]
+        if view.by_session_key:
+            cells.append(shown(extent.session_key))
+        # As Text, for `[a]` in a str would be taken for markup.
+        table.add_row(*(Text(_printable(each)) for each in (*cells, _cut(shown(extent.state)))))
+    return table
+
+
+def names_table(states: Sequence[State]) -> Table:
+    """A row for each state that a job keeps."""
+    table = Table("state", "task", "kind", "grouped")
+    for each in states:
+        table.add_row(each.name, each.task, each.kind, "yes" if each.grouped else "no")
+    return table
+
+
+def _cut(state: str) -> str:
+    if len(state) <= STATE_CHARS_MAX:
+        return state
+    return f"{state[:STATE_CHARS_MAX]}… ({len(state)} characters)"
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey: whoever sends segments does not command it."""
+    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
+
+
+def _bound(bound: Number, view: WindowView) -> str:
+    if not math.isfinite(bound):
+        return ""
+    if not view.in_time:
+        return str(bound)
+    try:
+        moment = datetime.fromtimestamp(bound / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(bound)
+    return moment.isoformat(timespec="milliseconds" if bound % 1_000 else "seconds")

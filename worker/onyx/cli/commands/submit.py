@@ -6,6 +6,11 @@ import json
 import sys
 from typing import Annotated
 
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from onyx.cli.command_line import Option
 from onyx.cli.job_file import FilesArgument, read_jobs
 from onyx.cli.options import (
@@ -16,12 +21,13 @@ from onyx.cli.options import (
     ZooKeeperOption,
     job_id,
 )
-from onyx.cli.plan_table import print_plan
 from onyx.cli.status_table import print_statuses
 from onyx.client.connection import connect
 from onyx.errors import UserError
-from onyx.processes.exit_codes import ExitCode
+from onyx.model.job import Job
+from onyx.processes.ends import ExitCode
 from onyx.processes.surroundings import settings
+from onyx.upgrade.plan import Plan
 
 UpgradeOption = Annotated[
     str | None,
@@ -60,7 +66,7 @@ def submit(
     jobs = read_jobs(files, upgrade, engine)
     with connect(settings(zookeeper, tenancy)) as client:
         if dry_run:
-            sys.exit(max(print_plan(job, client.examine(job), as_json) for job in jobs))
+            sys.exit(max(_print_plan(job, client.examine(job), as_json) for job in jobs))
         submissions = client.submit_all(jobs)
         for each in submissions:
             found = {"job": each.job, "position": each.position}
@@ -70,3 +76,21 @@ def submit(
             if killed:
                 print_statuses([client.status(job) for job in killed], as_json)
                 sys.exit(ExitCode.FAILURE)
+
+
+def _print_plan(job: Job, plan: Plan, as_json: bool) -> ExitCode:
+    """Print what the job would carry over; the exit code says whether it can be submitted."""
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(plan)))
+    elif not plan.steps:
+        print(f"job {job.name} begins anew: it upgrades no job")
+    else:
+        table = Table("part", "name", "state", "remarks")
+        for step in plan.steps:
+            # As Text, for `[5, minutes]` in a str would be taken for markup.
+            table.add_row(*map(Text, (step.part, step.name, step.fate, step.why)))
+        Console().print(table)
+    if not as_json:
+        for problem in plan.problems:
+            print(problem)
+    return ExitCode.INVALID if plan.problems else ExitCode.SUCCESS

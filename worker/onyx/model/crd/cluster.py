@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onyx.model.cluster_manifest import CLUSTER
+from onyx.model.cluster import CLUSTER
 from onyx.model.crd.parts import (
     column,
     conditions,

@@ -151,6 +151,15 @@ class Job(msgspec.Struct, frozen=True):
     ] = ()
     """Peers of these tasks are no ackers."""
 
+    @property
+    def loses_track(self) -> bool:
+        """Whether it accounts for segments, and has some for which nobody does: of an input, a task
+        or a flow condition that says so. Under at-most-once nothing is accounted for."""
+        return self.guarantee != "at-most-once" and (
+            any(entry.guarantee == "at-most-once" or not entry.anchored for entry in self.catalog)
+            or any(not condition.anchored for condition in self.flow_conditions)
+        )
+
     def entry(self, task: str) -> CatalogEntry:
         """The catalog entry of `task`; KeyError when there is none."""
         for entry in self.catalog:

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onyx.model.cluster import Cluster
-from onyx.model.cluster_manifest import CLUSTER, CLUSTER_MANIFEST
+from onyx.model.cluster import CLUSTER, CLUSTER_MANIFEST, Cluster
 from onyx.model.keys.section import Draft
 from onyx.model.names import is_cluster_name
-from onyx.model.parsing.drafts import draft_of
-from onyx.model.parsing.object_meta import NameRule, read_name
+from onyx.model.parsing.drafts import NameRule, draft_of, read_name
 from onyx.model.parsing.text_drafts import draft_of_text
 from onyx.model.report import Report
 from onyx.model.rules.cluster import check_cluster

@@ -8,11 +8,10 @@ from onyx.model.canonical import canonical_json
 from onyx.model.keys.section import Draft, Entries
 from onyx.model.manifest import JOB_MANIFEST, SPEC
 from onyx.model.names import is_job_name
-from onyx.model.parsing.object_meta import NameRule, read_name
+from onyx.model.parsing.drafts import NameRule, read_name
 from onyx.model.plain import MANIFEST_BYTES_MAX
 from onyx.model.report import Report, at
 from onyx.model.rules import ENTRY, JOB
-from onyx.model.rules.declaration import check_source
 from onyx.model.rules.failures import add_edges
 from onyx.model.rules.looking import good
 
@@ -45,12 +44,37 @@ def draft_of_manifest(
     draft = JOB_MANIFEST.read(value, "", report) or {}
     name = read_name(good(draft, "metadata"), _NAMES, report)
     spec = good(draft, "spec")
-    if spec is not None and check_source(spec, "spec", report):
+    if spec is not None and _has_job(spec, "spec", report):
         _check_spec(spec, "spec", report)
     elif spec is not None and not by_reference:
         report.add("spec.jobRef", "is for Kubernetes only", "use the job file that it refers to")
     raw = value.get("spec") if isinstance(value, dict) else None
     return {"name": name, "spec": spec, "raw": raw}
+
+
+def _has_job(spec: Draft, path: str, report: Report) -> bool:
+    """Exactly one of the keys of a job and `jobRef`. True when the job stands here.
+
+    A key with its default value says nothing: the API server fills these in.
+    """
+    if "job_ref" not in spec:
+        _check_required(spec, path, report)
+        return True
+    for key in SPEC.keys:
+        if key.field in spec and spec[key.field] not in (key.default, _listed(key.default)):
+            report.add(at(path, key.yaml), "is given together with jobRef", "give one of them")
+    return False
+
+
+def _check_required(spec: Draft, path: str, report: Report) -> None:
+    for key in SPEC.keys:
+        if key.required and key.field not in spec:
+            report.add(at(path, key.yaml), "is missing", f"give {key.kind.describe()}")
+
+
+def _listed(default: object) -> object:
+    """A default as a draft has it."""
+    return list(default) if isinstance(default, tuple) else default
 
 
 def _choose_engine(value: Any, engine: str) -> None:

@@ -6,7 +6,7 @@ key. What is nested (a declaration, a cluster) has many small sections: a table 
 
 from __future__ import annotations
 
-from onyx.model.cluster_manifest import CLUSTER
+from onyx.model.cluster import CLUSTER
 from onyx.model.keys.key import Key
 from onyx.model.keys.section import Entries, Entry, Section, shown_default
 from onyx.model.manifest import API_VERSION, CLUSTER_KIND, DECLARATION, JOB_KIND, SECTIONS, SPEC

@@ -34,9 +34,8 @@ CLOSE_TIMEOUT_S = 5.0
 """Longest wait for the last reports: what ends a supervisor is often the last death."""
 
 
-class Obituaries:
-    """The obituaries of one supervisor: reports are written on a thread, which is there once there
-    are any."""
+class DeathReporter:
+    """Writes the reports of one supervisor, on a thread that is there once there are any."""
 
     def __init__(self, settings: Settings) -> None:
         """`settings`: where ZooKeeper is."""
@@ -68,7 +67,9 @@ class Obituaries:
             except queue.Full:
                 return
         if reports and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="onyx-obituaries", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, name="onyx-death-reporter", daemon=True
+            )
             self._thread.start()
 
     def _run(self) -> None:

@@ -1,4 +1,5 @@
-"""How the processes of a supervisor die: what the kernel and the exit code say of it.
+"""How a worker process has died: what it was doing, what the kernel and the exit code say of it,
+who hears of it.
 
 A death by SIGKILL is one for want of memory if the kernel has counted such a kill (`MemoryKills`)
 for which there is no other death yet. A kill that nobody of ours has died of, some time later, was
@@ -11,19 +12,71 @@ end of the container there are restarts, the reason OOMKilled, back-off and aler
 
 from __future__ import annotations
 
+import logging
 import signal
+import socket
 from collections import deque
 from collections.abc import Sequence
 
-from onyx.base.seams import Clock
+from onyx.base.seams import Clock, SystemClock
 from onyx.ids import JobId
+from onyx.processes import lost_segments
+from onyx.processes.child import Child
+from onyx.processes.death_reporter import DeathReporter
 from onyx.processes.programs import how
 from onyx.reports.deaths import Cause, Death, mebibytes
-from onyx.settings import SupervisorSettings
+from onyx.settings import Settings, SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills
 
+logger = logging.getLogger("onyx.supervisor")
 OTHERS_AFTER_S = 10.0
 """A process of ours that was killed has died by then: it takes time to free its memory."""
+
+
+class ExitExaminer:
+    """Examines the ends of worker processes under one supervisor, by whose thread alone it is used,
+    except for `close`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._reporter = DeathReporter(settings)
+        self._deaths = DeathWatch(
+            MemoryKills(), SystemClock(), settings.supervisor, socket.gethostname()
+        )
+
+    def close(self) -> None:
+        """Report what is not reported yet, and end."""
+        self._reporter.close()
+
+    def look_at_others(self) -> str:
+        """Report deaths in this container that were of no worker; why it has been too many deaths,
+        or empty."""
+        for death in self._deaths.others():
+            logger.warning(
+                "a process of this container was killed that is no worker process, such as a JVM "
+                "of Spark: %s",
+                self._deaths.explained(death),
+            )
+            self._reporter.announce(death)
+        return self._deaths.too_many() or ""
+
+    def examine(self, child: Child, code: int, memory_bytes: int, lived_s: float) -> str:
+        """How a process ended, in words, reported to the cluster. What it was doing when it died by
+        itself is left to the next one to report as well, which is there as long as nobody has heard
+        of it."""
+        inside, orderly = child.recorder.deaths(), child.recorder.orderly() == code
+        by_itself = lost_segments.by_itself(code, child.recorder)
+        child.recorder.clear()
+        words = lost_segments.described(inside)
+        jobs = child.recorder.jobs()
+        death = self._deaths.died(child.number, code, memory_bytes, words, jobs)
+        if not orderly:
+            self._reporter.announce(death)
+        if by_itself and inside:
+            lost = lost_segments.reports(inside, lived_s)
+            lost_segments.hand_over(child.recorder, lost)
+            self._reporter.publish(lost)
+        where = f" inside user code: {words}" if inside and not orderly else ""
+        return f"{self._deaths.explained(death)}{where}"
 
 
 class DeathWatch:
