@@ -18,7 +18,7 @@ from tests.support.servers.cluster import Cluster
 
 from onyx import api
 from onyx.ids import JobId, TaskName
-from onyx.journal.names import KEPT
+from onyx.journal.logs import KEPT
 from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

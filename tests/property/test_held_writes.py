@@ -16,7 +16,7 @@ from tests.support.examples import examples
 from tests.support.jobs.turns import Actor, TurnStore
 
 from onyx.errors import StateError, Unavailable
-from onyx.journal.held import KEPT_BATCHES, HeldBatch, Name, NotHeld
+from onyx.journal.held_requests import KEPT_BATCHES, HeldBatch, HeldName, NotHeld
 from onyx.requests.request import BatchOfWrite, Form, Payload, WriterOfBatch
 from onyx.storage.memory import MemoryBlobStore
 
@@ -37,7 +37,7 @@ class Driver:
         writers = [WriterOfBatch(f"{self.name}a", 2), WriterOfBatch(f"{self.name}b", 1)]
         for writer in writers:
             for number in range(writer.requests):
-                name = Name(writer.name, number)
+                name = HeldName(writer.name, number)
                 payload = Payload(Form.MSGPACK, f"{name}".encode())
                 assert repeated(lambda n=name, p=payload: self.batch(store).hold(n, p))
         batch = self.batch(store)
@@ -58,7 +58,7 @@ class World:
     def __init__(self) -> None:
         self.store = MemoryBlobStore()
         self.jobs = ["job"]
-        self.journal: set[Name] = set()
+        self.journal: set[HeldName] = set()
         self.drivers: list[tuple[Driver, Actor]] = []
 
     def begin(self) -> None:
@@ -108,9 +108,11 @@ def test_of_a_batch_the_rows_of_one_driver_are_taken_each_once(
     assert [each.rsplit("/", 1)[1] for each in kept] == ["committed", "taken"]
 
 
-def committed(store: MemoryBlobStore, jobs: list[str], batch: int, name: str) -> list[list[Name]]:
+def committed(
+    store: MemoryBlobStore, jobs: list[str], batch: int, name: str
+) -> list[list[HeldName]]:
     held = HeldBatch(store, jobs, "in", BatchOfWrite("w", batch))
-    held.hold(Name(name, 0), Payload(Form.JSON_LINES, b"{}"))
+    held.hold(HeldName(name, 0), Payload(Form.JSON_LINES, b"{}"))
     left = held.left(held.commit([WriterOfBatch(name, 1)], 0))
     held.sweep()
     return left
@@ -119,24 +121,24 @@ def committed(store: MemoryBlobStore, jobs: list[str], batch: int, name: str) ->
 def test_what_was_committed_before_an_upgrade_is_committed() -> None:
     store = MemoryBlobStore()
     old = HeldBatch(store, ["old"], "in", BATCH)
-    old.hold(Name("a", 0), Payload(Form.JSON_LINES, b"{}"))
+    old.hold(HeldName("a", 0), Payload(Form.JSON_LINES, b"{}"))
     old.commit([WriterOfBatch("a", 1)], 0)
-    assert committed(store, ["new", "old"], BATCH.batch, "b") == [[Name("a", 0)]]
+    assert committed(store, ["new", "old"], BATCH.batch, "b") == [[HeldName("a", 0)]]
 
 
 @pytest.mark.parametrize("jobs", [["job"], ["new", "job"]])
 def test_a_request_of_a_committed_batch_that_is_gone_is_missed_unless_it_is_taken(
     jobs: list[str],
 ) -> None:
-    store, name = MemoryBlobStore(), Name("a", 1)
+    store, name = MemoryBlobStore(), HeldName("a", 1)
     held = HeldBatch(store, ["job"], "in", BATCH)
     for number in range(2):
-        held.hold(Name("a", number), Payload(Form.JSON_LINES, b"{}"))
+        held.hold(HeldName("a", number), Payload(Form.JSON_LINES, b"{}"))
     held.commit([WriterOfBatch("a", 2)], 0)
     (gone,) = (each.name for each in store.list("") if each.name.endswith("/0000000001"))
     store.delete(gone)
     held = HeldBatch(store, jobs, "in", BATCH)
-    assert held.left(held.commit([], 0)) == [[Name("a", 0), name]]
+    assert held.left(held.commit([], 0)) == [[HeldName("a", 0), name]]
     with pytest.raises(StateError, match=r"0000000001 is gone, which is request 1 of a in batch"):
         held.read(name)
     held.sweep()
@@ -148,6 +150,6 @@ def test_a_batch_of_long_ago_is_refused_and_not_taken_again() -> None:
     assert committed(store, ["job"], 3, "a")
     assert committed(store, ["job"], 3 + KEPT_BATCHES, "b")
     held = HeldBatch(store, ["job"], "in", BatchOfWrite("w", 3))
-    held.hold(Name("c", 0), Payload(Form.JSON_LINES, b"{}"))
+    held.hold(HeldName("c", 0), Payload(Form.JSON_LINES, b"{}"))
     with pytest.raises(NotHeld, match="committed too late"):
         held.commit([WriterOfBatch("c", 1)], 0)

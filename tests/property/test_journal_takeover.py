@@ -11,12 +11,17 @@ from tests.support.takeover.world import Choices, Medium
 from tests.support.takeover.world import play as play_in
 
 from onyx.errors import Fenced, StateError
-from onyx.journal import opening
-from onyx.journal.chunk import Content, Kind, Remembered, encode_chunk
+from onyx.journal import journal
+from onyx.journal.depot import Depot, Gone
 from onyx.journal.journal import Journal
-from onyx.journal.kept import Gone, Kept
-from onyx.journal.logs import JournalLogs
-from onyx.journal.names import Place
+from onyx.journal.logs import (
+    ChunkKind,
+    ChunkPlace,
+    Content,
+    JournalLogs,
+    RememberedRequest,
+    encode_chunk,
+)
 from onyx.storage.memory import MemoryBlobStore
 
 
@@ -49,13 +54,13 @@ class Meanwhile:
 
 def append(journal: Journal, *numbers: int) -> None:
     for number in numbers:
-        request = Remembered(str(number), b"", journal.end, 1, 0)
+        request = RememberedRequest(str(number), b"", journal.end, 1, 0)
         journal.append(Content([[{"n": number}]], (request,)))
 
 
 def collect(journal: Journal, *numbers: int) -> None:
     """All that it holds, the requests of these numbers."""
-    known = [Remembered(str(number), b"", number, 1, 0) for number in numbers]
+    known = [RememberedRequest(str(number), b"", number, 1, 0) for number in numbers]
     assert journal.collect(journal.end, lambda: known, all_of_it=True)
 
 
@@ -101,10 +106,10 @@ def test_a_chunk_that_is_gone_between_others_is_named_and_no_race() -> None:
     with pytest.raises(StateError, match=f"journal file {gone} is gone"):
         Journal(store, FOLDER, 2, "new")
     with pytest.raises(StateError, match=f"journal file {gone} is gone"):
-        opening.read_ended(store, FOLDER)
+        journal.read_ended(store, FOLDER)
 
 
-@pytest.mark.parametrize("read", [Journal, opening.read_ended])
+@pytest.mark.parametrize("read", [Journal, journal.read_ended])
 @pytest.mark.parametrize("collected", [False, True])
 def test_chunks_that_are_gone_at_the_end_are_named(collected: bool, read: Any) -> None:
     store = MemoryBlobStore()
@@ -211,9 +216,9 @@ def test_an_owner_that_is_overtaken_before_it_lists_does_not_delete_its_fence() 
 def test_a_writer_that_lists_before_it_opens_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: the newer owner lists, the older one opens its log, and nobody fences it."""
 
-    def claim(logs: JournalLogs, version: int, writer: str) -> opening.Found:
-        found = logs.steadily(lambda listed: opening._read(logs, listed, version))
-        logs.begin(version, encode_chunk(FOLDER, Place(version, 0), Kind.OPEN, writer))
+    def claim(logs: JournalLogs, version: int, writer: str) -> journal.JournalContent:
+        found = logs.steadily(lambda listed: journal._read(logs, listed, version))
+        logs.begin(version, encode_chunk(FOLDER, ChunkPlace(version, 0), ChunkKind.OPEN, writer))
         return found
 
     monkeypatch.setattr("onyx.journal.journal.claim", claim)
@@ -221,7 +226,7 @@ def test_a_writer_that_lists_before_it_opens_is_found_out(monkeypatch: pytest.Mo
         play([("turn", 0, 2), ("reallocate", 0, 1), ("turn", 0, 6), ("turn", 1, 6)])
 
 
-@pytest.mark.parametrize("forgotten", [(Kept, "add"), (Journal, "_keep")])
+@pytest.mark.parametrize("forgotten", [(Depot, "add"), (Journal, "_keep")])
 def test_a_collector_that_keeps_nothing_is_found_out(
     monkeypatch: pytest.MonkeyPatch, forgotten: tuple[type, str]
 ) -> None:
@@ -235,7 +240,7 @@ def test_a_collector_that_deletes_first_is_found_out(monkeypatch: pytest.MonkeyP
     """A planted bug: the summary comes before the file, and its writer dies in between."""
     replace = Journal._replace
 
-    def early(journal: Journal, place: Place, summary: Any) -> None:
+    def early(journal: Journal, place: ChunkPlace, summary: Any) -> None:
         replace(journal, place, summary)
         keep(journal, list(journal._index.before(summary.end)))
 

@@ -11,21 +11,27 @@ from tests.integration.transport.test_transport_contract import Side, grpc_world
 
 from onyx.requests.request import Answer, Append, Form, Level, Payload, Status, answered
 from onyx.transport.gateway.messages import decode_answer, encode_append
-from onyx.transport.gateway.places import CALL_BYTES_MAX, CLIENT_CALLS_MAX, Place, Places
-from onyx.transport.gateway.service import MANY, SERVICE
+from onyx.transport.gateway.service import (
+    CALL_BYTES_MAX,
+    CLIENT_CALLS_MAX,
+    MANY,
+    SERVICE,
+    CallPlace,
+    CallPlaces,
+)
 
 
 class Calls:
     """Places for calls, and which calls were ended."""
 
     def __init__(self, calls_max: int = CLIENT_CALLS_MAX, **limits: Any) -> None:
-        self.places = Places(calls_max, **limits)
+        self.places = CallPlaces(calls_max, **limits)
         self.ended: list[str] = []
 
-    def open(self, name: str) -> Place | None:
+    def open(self, name: str) -> CallPlace | None:
         return self.places.enter(lambda: self.ended.append(name))
 
-    def opened(self, name: str) -> Place:
+    def opened(self, name: str) -> CallPlace:
         place = self.open(name)
         assert place is not None
         return place

@@ -6,14 +6,21 @@ from collections.abc import Sequence
 
 import pytest
 
-from onyx.journal.held import HeldBatch, Name, NotHeld
-from onyx.journal.held_room import AGAIN_S, GIVEN_UP_S, REQUEST_BYTES, HeldRoom
+from onyx.journal.held_requests import (
+    AGAIN_S,
+    GIVEN_UP_S,
+    HELD_REQUEST_BYTES,
+    HeldBatch,
+    HeldName,
+    HeldRoom,
+    NotHeld,
+)
 from onyx.requests.request import BatchOfWrite, Form, Payload, WriterOfBatch
 from onyx.storage.memory import MemoryBlobStore
 
 PAYLOAD = Payload(Form.JSON_LINES, b"{}" * 500)
 SIZE = len(PAYLOAD.data)
-BOUND = 64 * (SIZE + REQUEST_BYTES)
+BOUND = 64 * (SIZE + HELD_REQUEST_BYTES)
 
 
 class Worker:
@@ -31,7 +38,7 @@ class Worker:
     def hold(self, writer: str, number: int, batch: HeldBatch | None = None) -> str:
         why = self.room.take(SIZE, BOUND)
         if not why:
-            assert (batch or self.batch()).hold(Name(writer, number), PAYLOAD)
+            assert (batch or self.batch()).hold(HeldName(writer, number), PAYLOAD)
         return why
 
 
@@ -96,7 +103,7 @@ def test_what_is_committed_stays_until_the_journal_has_it(upgraded: bool) -> Non
         worker.now_s += 2 * GIVEN_UP_S
         worker.hold(f"c{number}", 0, worker.batch(1))
 
-    assert batch.left(decision) == [[Name("a", 0)]]
-    assert batch.read(Name("a", 0)) == PAYLOAD
+    assert batch.left(decision) == [[HeldName("a", 0)]]
+    assert batch.read(HeldName("a", 0)) == PAYLOAD
     with pytest.raises(NotHeld):
         worker.batch(1).commit([WriterOfBatch("b", 1)], 0)

@@ -26,11 +26,8 @@ from onyx.base.runs import Numbers
 from onyx.flow.batch import as_dicts
 from onyx.flow.segment import Segment
 from onyx.journal import journal as journals
-from onyx.journal.chunk import Content, Remembered, Summary
-from onyx.journal.index import Indexed
-from onyx.journal.journal import Journal
-from onyx.journal.logs import JournalLogs
-from onyx.journal.names import Place
+from onyx.journal.journal import IndexedChunk, Journal
+from onyx.journal.logs import ChunkPlace, Content, JournalLogs, JournalSummary, RememberedRequest
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_modes import OrderedWindow
 from onyx.plugins.journalled.partitions import JournalledPartitions
@@ -115,7 +112,7 @@ def _collect_what_is_read(partitions: JournalledPartitions) -> None:
         owned.journal.collect(owned.end, owned.feed.remembered, all_of_it=True)
 
 
-def _forget_ids(journal: Journal, place: Place, summary: Summary) -> None:
+def _forget_ids(journal: Journal, place: ChunkPlace, summary: JournalSummary) -> None:
     """R9."""
     _replace(journal, place, replace(summary, requests=[]))
 
@@ -133,11 +130,11 @@ def _one_less(window: PendingWindow, roots: Numbers, retries_max: int, now_s: fl
     _retry_roots(window, roots, max(1, retries_max - 1), now_s)
 
 
-def _keep_nothing(journal: Journal, passed: Sequence[Indexed]) -> None:
+def _keep_nothing(journal: Journal, passed: Sequence[IndexedChunk]) -> None:
     """R15."""
 
 
-def _by_chunks(requests: Iterable[Remembered]) -> list[Remembered]:
+def _by_chunks(requests: Iterable[RememberedRequest]) -> list[RememberedRequest]:
     """R16."""
     return list({each.id: each for each in requests}.values())
 

@@ -29,11 +29,9 @@ from tests.sim.windows.violation import fatal
 from onyx.base.runs import Numbers, array_of
 from onyx.flow.batch import Batch, as_dicts
 from onyx.ids import AllocationVersion, PeerId
-from onyx.journal.chunk import Chunk, decode_chunk
-from onyx.journal.journal import Journal
-from onyx.journal.kept import Kept
-from onyx.journal.names import JOURNALS, PartitionFolder, Place
-from onyx.journal.opening import read_ended
+from onyx.journal.depot import Depot
+from onyx.journal.journal import Journal, read_ended
+from onyx.journal.logs import JOURNALS, Chunk, ChunkPlace, PartitionFolder, decode_chunk
 from onyx.journal.view import JournalView
 from onyx.ledger.lineage import PARTITION_SHIFT, unpack
 from onyx.log import job_documents
@@ -73,7 +71,7 @@ class RequestChecks(Checks):
     # --- what happens ---------------------------------------------------------------------------
 
     @fatal
-    def journalled(self, folder: PartitionFolder, place: Place, chunk: Chunk) -> None:
+    def journalled(self, folder: PartitionFolder, place: ChunkPlace, chunk: Chunk) -> None:
         """A chunk of a journal is durable from now on."""
         mine = self._given[folder.partition]
         if not chunk.count and not chunk.requests:
@@ -103,7 +101,7 @@ class RequestChecks(Checks):
             f"{frontier} on"
         )
         if self._of.keeps and chunk.count:
-            kept = Kept(self._of.storage.chunks, folder)
+            kept = Depot(self._of.storage.chunks, folder)
             what = f"J8: chunk {chunk.first} to {end} of partition {folder.partition} goes"
             for position in range(chunk.first, end):
                 assert kept.find(position) is not None, f"{what}, and is not kept"
@@ -359,11 +357,11 @@ class JournalStorage(Storage):
         super().delete(name)
 
 
-def _named(name: str) -> tuple[PartitionFolder, Place] | None:
+def _named(name: str) -> tuple[PartitionFolder, ChunkPlace] | None:
     found = _CHUNK.match(name)
     if found is None:
         return None
     return (
         PartitionFolder(found[1], found[2], int(found[3])),
-        Place(int(found[4]), int(found[5])),
+        ChunkPlace(int(found[4]), int(found[5])),
     )

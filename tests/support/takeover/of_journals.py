@@ -13,9 +13,8 @@ from typing import Any
 from tests.support.takeover.world import Medium, World, repeated
 
 from onyx.errors import Fenced
-from onyx.journal.chunk import Content, Remembered
 from onyx.journal.journal import Journal
-from onyx.journal.names import PartitionFolder
+from onyx.journal.logs import Content, PartitionFolder, RememberedRequest
 from onyx.journal.view import JournalView
 from onyx.model.retention import NOTHING, Retention
 
@@ -102,7 +101,7 @@ class Owner:
     def __init__(self, world: JournalsWorld, version: int) -> None:
         self.world = world
         self.version = version
-        self.requests: list[Remembered] = []
+        self.requests: list[RememberedRequest] = []
 
     def live(self, store: Any) -> None:
         try:
@@ -119,7 +118,7 @@ class Owner:
     def append(self, journal: Journal) -> None:
         self.world.numbers += 1
         number, position = self.world.numbers, journal.end
-        request = Remembered(str(number), b"", position, 1, 0)
+        request = RememberedRequest(str(number), b"", position, 1, 0)
         content = Content([[{"n": number}]], (request,))
         assert repeated(lambda: journal.append(content)) == position
         assert position not in self.world.acked.values(), "two were given one position"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from onyx.journal.chunk import Content, Remembered
-from onyx.journal.journal import Journal
-from onyx.journal.names import PartitionFolder
-from onyx.journal.opening import read_ended
+from onyx.journal.journal import Journal, read_ended
+from onyx.journal.logs import Content, PartitionFolder, RememberedRequest
 from onyx.storage.memory import MemoryBlobStore
 
 FOLDER, NEXT_JOB = PartitionFolder("job", "in", 0), PartitionFolder("job-2", "in", 0)
-ONE = Remembered("one", b"1", 0, 1, 0)
-EMPTY = Remembered("empty", b"2", 1, 0, 0)
-OTHER = Remembered("other", b"3", 1, 1, 0)
+ONE = RememberedRequest("one", b"1", 0, 1, 0)
+EMPTY = RememberedRequest("empty", b"2", 1, 0, 0)
+OTHER = RememberedRequest("other", b"3", 1, 1, 0)
 
-Appended = tuple[tuple[Remembered, ...], ...]
+Appended = tuple[tuple[RememberedRequest, ...], ...]
 CHUNKS = [((ONE,), (EMPTY,), (OTHER,)), ((ONE, EMPTY), (OTHER,)), ((ONE,), (EMPTY, OTHER))]
 
 

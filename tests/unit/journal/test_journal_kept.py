@@ -6,11 +6,9 @@ import pytest
 from tests.support.takeover.moving import Moving
 
 from onyx.errors import StateError
-from onyx.journal.chunk import Content, Remembered
-from onyx.journal.journal import COLLECTED_AGE_MS, Journal
-from onyx.journal.kept import Gone, Kept, surplus
-from onyx.journal.names import PartitionFolder, Span
-from onyx.journal.opening import read_ended
+from onyx.journal.depot import Depot, Gone, surplus
+from onyx.journal.journal import COLLECTED_AGE_MS, Journal, read_ended
+from onyx.journal.logs import Content, DepotSpan, PartitionFolder, RememberedRequest
 from onyx.journal.view import JournalView
 from onyx.model.retention import DAY_MS, NOTHING, Retention
 from onyx.storage.memory import MemoryBlobStore
@@ -47,7 +45,7 @@ class Owner:
             self.now_ms += 1_000
             first = self.journal.end
             rows = [{"n": first}, {"n": first + 1}]
-            self.journal.append(Content([rows], (Remembered(str(first), b"", first, 2, 0),)))
+            self.journal.append(Content([rows], (RememberedRequest(str(first), b"", first, 2, 0),)))
         return self
 
     def collect(self, frontier: int) -> Owner:
@@ -65,7 +63,7 @@ def followed(store: MemoryBlobStore, folder: PartitionFolder = FOLDER, first: in
 
 
 def kept(store: MemoryBlobStore, folder: PartitionFolder = FOLDER) -> list[tuple[int, int]]:
-    return [(each.first, each.end) for each in Kept(store, folder).list()]
+    return [(each.first, each.end) for each in Depot(store, folder).list()]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +77,11 @@ def test_nothing_is_kept_unless_it_is_asked_for(
     assert Retention(days, size_bytes).keeps is keeps
 
 
-SPANS = {Span(0, 4, 1 * DAY_MS): 10, Span(4, 6, 2 * DAY_MS): 10, Span(6, 9, 3 * DAY_MS): 10}
+SPANS = {
+    DepotSpan(0, 4, 1 * DAY_MS): 10,
+    DepotSpan(4, 6, 2 * DAY_MS): 10,
+    DepotSpan(6, 9, 3 * DAY_MS): 10,
+}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
-from onyx.journal.chunk import Remembered
+from onyx.journal.logs import RememberedRequest
 from onyx.ledger.outcomes import FailedSegment, Outcomes, retried_part
 from onyx.ledger.returns import OUTCOMES, RETRIED, Part
 from onyx.plugins.requests import request_queue as module
@@ -102,7 +102,10 @@ def test_an_id_that_comes_again_with_other_segments_is_a_conflict() -> None:
 
 
 def test_requests_of_before_a_restart_are_known() -> None:
-    done, pending = Remembered("done", b"d", 0, 2, 0), Remembered("pending", b"d", 2, 1, 0)
+    done, pending = (
+        RememberedRequest("done", b"d", 0, 2, 0),
+        RememberedRequest("pending", b"d", 2, 1, 0),
+    )
     mailbox = new(remembered=[done, pending])
     mailbox.passed(2)
     assert status(mailbox.offer(request("done", 1, 2))) is Status.PROCESSED
@@ -225,7 +228,7 @@ def test_a_mailbox_that_has_drained_sends_whoever_waits_to_the_next_owner() -> N
 
 
 def test_values_of_trees_that_were_complete_at_an_owner_of_before_are_lost() -> None:
-    before = [Remembered("a", b"d", 0, 2, 0), Remembered("b", b"d", 2, 1, 0)]
+    before = [RememberedRequest("a", b"d", 0, 2, 0), RememberedRequest("b", b"d", 2, 1, 0)]
     mailbox = new(remembered=before)
     mailbox.passed(1)
     waiting = [mailbox.offer(request("a", 1, 2)), mailbox.offer(request("b", 3))]
@@ -244,7 +247,7 @@ def failed(task: str = "f", error: str = "KeyError: 'who'") -> dict[str, Part]:
     return {OUTCOMES: one.part()}
 
 
-def judged(mailbox: RequestQueue) -> tuple[Remembered, ...]:
+def judged(mailbox: RequestQueue) -> tuple[RememberedRequest, ...]:
     """What the writer takes of requests that have failed, made durable."""
     content = mailbox.judged(0.0)
     assert content is not None
@@ -273,8 +276,8 @@ def test_a_failure_is_answered_when_the_journal_has_it() -> None:
 
 
 def test_what_is_read_again_behind_a_failure_counts_for_nobody_else() -> None:
-    one = Remembered("a", b"d", 0, 2, 0)
-    two = Remembered("b", b"d", 2, 2, 0, failed()[OUTCOMES].value)
+    one = RememberedRequest("a", b"d", 0, 2, 0)
+    two = RememberedRequest("b", b"d", 2, 2, 0, failed()[OUTCOMES].value)
     mailbox = new(remembered=[one, two])
     future = mailbox.offer(request("a", 1, 2))
     mailbox.acked(positions(2, 3))

@@ -11,9 +11,8 @@ from tests.support.takeover.moving import Moving
 from tests.support.takeover.of_logs import Numbers, NumbersLog
 
 from onyx.errors import Fenced, StateError, Unavailable
-from onyx.journal.chunk import Content, Remembered
 from onyx.journal.journal import Journal
-from onyx.journal.names import PartitionFolder
+from onyx.journal.logs import Content, PartitionFolder, RememberedRequest
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.names import LogKey, TaskFolder
@@ -37,12 +36,14 @@ class OfJournal:
         self.numbers = [int(each.id) for each in self._journal.restored]
 
     def append(self, number: int) -> None:
-        request = Remembered(str(number), b"", self._journal.end, 1, 0)
+        request = RememberedRequest(str(number), b"", self._journal.end, 1, 0)
         self._journal.append(Content([[{"n": number}]], (request,)))
         self.numbers.append(number)
 
     def collect(self) -> None:
-        known = [Remembered(str(each), b"", at, 1, 0) for at, each in enumerate(self.numbers)]
+        known = [
+            RememberedRequest(str(each), b"", at, 1, 0) for at, each in enumerate(self.numbers)
+        ]
         assert self._journal.collect(self._journal.end, lambda: known, all_of_it=True)
 
 

@@ -16,9 +16,8 @@ from onyx.base.seams import SystemClock
 from onyx.errors import StateError
 from onyx.history.archive_file import decode_file, encode_file
 from onyx.ids import JobId, Position
-from onyx.journal.chunk import Place, decode_chunk, decode_summary
-from onyx.journal.held import HeldBatch, Name
-from onyx.journal.names import PartitionFolder
+from onyx.journal.held_requests import HeldBatch, HeldName
+from onyx.journal.logs import ChunkPlace, PartitionFolder, decode_chunk, decode_summary
 from onyx.log.interface import Origin
 from onyx.requests.request import BatchOfWrite, Form, Payload
 from onyx.settings import Settings, StateSettings
@@ -93,7 +92,7 @@ def chunk_of_a_bucket(location: Location, data: bytes) -> None:
 
 
 def journal(location: Location, data: bytes) -> None:
-    decode_chunk(FOLDER, Place(1, 0), data)
+    decode_chunk(FOLDER, ChunkPlace(1, 0), data)
 
 
 def summary_of_a_journal(location: Location, data: bytes) -> None:
@@ -101,7 +100,7 @@ def summary_of_a_journal(location: Location, data: bytes) -> None:
 
 
 def held_request(location: Location, data: bytes) -> None:
-    held, name = HeldBatch(location, [JOB], "in", BatchOfWrite("w", 1)), Name("writer", 0)
+    held, name = HeldBatch(location, [JOB], "in", BatchOfWrite("w", 1)), HeldName("writer", 0)
     held.hold(name, Payload(next(iter(Form)), b"[]"))
     (stored,) = location.list("")
     location.delete(stored.name)

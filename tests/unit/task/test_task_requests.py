@@ -18,7 +18,7 @@ import onyx
 from onyx.errors import OutputFailed, Unavailable, UserError
 from onyx.ids import GroupId, TaskName
 from onyx.journal.journal import Journal
-from onyx.journal.names import PartitionFolder
+from onyx.journal.logs import PartitionFolder
 from onyx.ledger.outcomes import FailedSegment, Outcomes
 from onyx.plugins.engine_outputs import RefusedSegments
 from onyx.plugins.requests.request_queue import RequestQueue

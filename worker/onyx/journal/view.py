@@ -11,19 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from onyx.journal.chunk import Chunk, Kind
-from onyx.journal.kept import Gone, Kept, KeptFile
-from onyx.journal.logs import NOWHERE, JournalLogs, newest_summary
-from onyx.journal.names import PartitionFolder, Place
+from onyx.journal.depot import Depot, DepotFile, Gone
+from onyx.journal.logs import (
+    NOWHERE,
+    Chunk,
+    ChunkKind,
+    ChunkPlace,
+    JournalLogs,
+    PartitionFolder,
+    newest_summary,
+)
 from onyx.storage.fenced_log import Listed, Missing
 from onyx.storage.interface import BlobStore
 
 Listing = Mapping[int, Listed]
-Block = Chunk | KeptFile
+Block = Chunk | DepotFile
 """What holds segments that follow one another."""
 
 
-class Bounds(NamedTuple):
+class JournalBounds(NamedTuple):
     """What of a journal is there."""
 
     first: int
@@ -43,8 +49,8 @@ class JournalView:
         """Nothing is read yet."""
         self._folder = folder
         self._logs = JournalLogs(store, folder)
-        self._kept = Kept(store, folder)
-        self._last: tuple[int, Place] | None = None
+        self._kept = Depot(store, folder)
+        self._last: tuple[int, ChunkPlace] | None = None
         """A position, and a chunk behind which it is."""
 
     def read(self, position: int) -> Block | None:
@@ -55,7 +61,7 @@ class JournalView:
         """
         return self._behind_the_last(position) or self._kept.read(position) or self._find(position)
 
-    def bounds(self, over: bool = False) -> Bounds:
+    def bounds(self, over: bool = False) -> JournalBounds:
         """Where it begins and ends now.
 
         Args:
@@ -84,9 +90,9 @@ class JournalView:
     def _behind_the_last(self, position: int) -> Chunk | None:
         """The chunk with the next number, as long as the log goes on."""
         while self._last is not None and self._last[0] == position:
-            place = Place(self._last[1].version, self._last[1].seq + 1)
+            place = ChunkPlace(self._last[1].version, self._last[1].seq + 1)
             chunk = self._logs.find(*place)
-            if chunk is None or chunk.kind is not Kind.DATA:
+            if chunk is None or chunk.kind is not ChunkKind.DATA:
                 return None
             self._last = max(position, chunk.end), place
             if chunk.end > position:
@@ -138,7 +144,7 @@ class JournalView:
         except Missing as missing:
             raise self._logs.lost(missing) from missing
 
-    def _bounds(self, listing: Listing) -> Bounds:
+    def _bounds(self, listing: Listing) -> JournalBounds:
         places = _places(listing)
         newest = max((version for version, log in listing.items() if log.sizes), default=None)
         if newest is not None:  # a folder may list less than there is, or nothing
@@ -147,16 +153,16 @@ class JournalView:
         last = next(filter(None, map(self._data, reversed(places))), None)
         if last is not None:
             (_, first) = self._first(places, lambda each: True) or (None, last)
-            return Bounds(min([*firsts, first.first]), last.end, last.origin)
+            return JournalBounds(min([*firsts, first.first]), last.end, last.origin)
         collected = newest_summary(listing)
         if collected == NOWHERE:
-            return Bounds(0, 0, "")
+            return JournalBounds(0, 0, "")
         summary = self._logs.summary(collected)
-        return Bounds(min(firsts, default=summary.end), summary.end, summary.origin)
+        return JournalBounds(min(firsts, default=summary.end), summary.end, summary.origin)
 
     def _first(
-        self, places: Sequence[Place], wanted: Callable[[Chunk], bool]
-    ) -> tuple[Place, Chunk] | None:
+        self, places: Sequence[ChunkPlace], wanted: Callable[[Chunk], bool]
+    ) -> tuple[ChunkPlace, Chunk] | None:
         """The first chunk of which something is true that is true of all behind it too."""
         found, low, high = None, 0, len(places)
         while low < high:
@@ -173,14 +179,16 @@ class JournalView:
                 low = at
         return found
 
-    def _data(self, place: Place) -> Chunk | None:
+    def _data(self, place: ChunkPlace) -> Chunk | None:
         """A chunk with segments; None: it is a fence."""
         chunk = self._logs.read(*place)
-        return chunk if chunk.kind is Kind.DATA else None
+        return chunk if chunk.kind is ChunkKind.DATA else None
 
 
-def _places(listing: Listing) -> list[Place]:
+def _places(listing: Listing) -> list[ChunkPlace]:
     """Where chunks with segments may be; what is collected is still to be deleted."""
     start = newest_summary(listing)
-    found = (Place(version, seq) for version, log in listing.items() for seq in log.sizes if seq)
+    found = (
+        ChunkPlace(version, seq) for version, log in listing.items() for seq in log.sizes if seq
+    )
     return [each for each in found if each > start]

@@ -22,7 +22,7 @@ from onyx.requests.tokens import KEY, bearer
 from onyx.telemetry.labels import Refusal
 from onyx.tls.files import CertificateFiles
 from onyx.transport.grpc_tls import check_client_name, is_client, stranger
-from onyx.transport.hello import Refused, read_hello
+from onyx.transport.hello import CallRefused, read_hello
 from onyx.transport.link import Link
 from onyx.transport.pending_hellos import PENDING_MAX, PendingHellos
 from onyx.transport.stream import Stream
@@ -80,7 +80,7 @@ class Gate:
         """End a call whose certificate is not that of a member, by an exception of gRPC."""
         problem = stranger(context, self._certificates)
         if problem is not None:
-            self.refuse(context.peer(), Refused(Refusal.CERTIFICATE, problem))
+            self.refuse(context.peer(), CallRefused(Refusal.CERTIFICATE, problem))
             known = is_client(context, self._client_name)
             code = grpc.StatusCode
             context.abort(code.PERMISSION_DENIED if known else code.UNAUTHENTICATED, problem)
@@ -113,7 +113,7 @@ class Gate:
         hello = read_hello(first, self.tenancy, self.group)
         link = self._find(hello.group, 0.0) or self._expect(hello.group)
         if link is None:
-            raise Refused(
+            raise CallRefused(
                 Refusal.GROUP, f"group {self.group} shares no job with group {hello.group}"
             )
         link.attach(stream, hello)
@@ -121,7 +121,7 @@ class Gate:
 
     def _expect(self, group: GroupId) -> Link | None:
         if not self._expected.acquire(blocking=False):
-            raise Refused(
+            raise CallRefused(
                 Refusal.BUSY, f"{EXPECTED_MAX} groups wait already for a job to be shared"
             )
         try:
@@ -129,7 +129,7 @@ class Gate:
         finally:
             self._expected.release()
 
-    def refuse(self, peer: str, refused: Refused) -> None:
+    def refuse(self, peer: str, refused: CallRefused) -> None:
         """Count a call that is not let in, and log it if none of its kind was logged lately."""
         number, now_s = self.pending.count(refused.reason), self._clock.monotonic_s()
         last_s = self._complaints.get(refused.reason)

@@ -19,8 +19,7 @@ from onyx.requests.tokens import Tokens
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.gate import CALLERS_MAX, FindLink, Gate
-from onyx.transport.gateway.places import CLIENT_CALLS_MAX
-from onyx.transport.gateway.service import AnswerAppend, RequestService
+from onyx.transport.gateway.service import CLIENT_CALLS_MAX, AnswerAppend, RequestService
 from onyx.transport.grpc_options import CALLS_MAX, METHOD, STREAMS_MAX, server_options
 from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.grpc_stream import StreamCall

@@ -19,7 +19,7 @@ from onyx.requests.tokens import Tokens
 from onyx.telemetry.labels import Refusal
 from onyx.transport import state_queries
 from onyx.transport.gate import Gate
-from onyx.transport.hello import Refused
+from onyx.transport.hello import CallRefused
 from onyx.transport.pending_hellos import CANCELLED
 from onyx.transport.state_queries import AnswerQuery, StateAnswer, StateQuery
 
@@ -83,7 +83,7 @@ class StateService:
         else:
             refusal = self._tokens.refusal(caller.token, "a state")
         if refusal is not None:
-            self._gate.refuse(context.peer(), Refused(Refusal.TOKEN, refusal.reason))
+            self._gate.refuse(context.peer(), CallRefused(Refusal.TOKEN, refusal.reason))
             context.abort(_CODES[refusal.status], refusal.reason)
 
     def _question(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> StateQuery:
@@ -93,19 +93,19 @@ class StateService:
             query = state_queries.decode_query(request)
             if query.tenancy != self._gate.tenancy:
                 why = f"this worker is of another tenancy than {query.tenancy!r}, which was asked"
-                raise Refused(Refusal.TENANCY, why)
+                raise CallRefused(Refusal.TENANCY, why)
             if query.group != self._gate.group:
                 why = f"this is group {self._gate.group}, and group {query.group} was asked"
-                raise Refused(Refusal.GROUP, why)
+                raise CallRefused(Refusal.GROUP, why)
             return query
         except SegmentError as error:
-            self._gate.refuse(context.peer(), Refused(Refusal.GARBAGE, str(error)))
+            self._gate.refuse(context.peer(), CallRefused(Refusal.GARBAGE, str(error)))
             context.abort(Code.FAILED_PRECONDITION, str(error))
-        except Refused as refused:
+        except CallRefused as refused:
             self._gate.refuse(context.peer(), refused)
             context.abort(Code.ABORTED, str(refused))
         except Exception:  # of gRPC: a bare one when the call has ended
-            self._gate.refuse(context.peer(), Refused(Refusal.SILENT, CANCELLED))
+            self._gate.refuse(context.peer(), CallRefused(Refusal.SILENT, CANCELLED))
             context.abort(Code.CANCELLED, CANCELLED)
         raise AssertionError("abort raises")
 

@@ -14,7 +14,7 @@ import grpc
 from onyx.telemetry.labels import Refusal
 from onyx.transport.frames.packets import FrameError
 from onyx.transport.gate import Gate
-from onyx.transport.hello import Refused
+from onyx.transport.hello import CallRefused
 from onyx.transport.link import Link
 from onyx.transport.pending_hellos import CANCELLED
 from onyx.transport.stream import Stream
@@ -49,7 +49,7 @@ class StreamCall:
         self._stream = Stream(context.cancel)
         self._link: Link | None = None
         self._lock = threading.Lock()
-        self._refused: Refused | None = None
+        self._refused: CallRefused | None = None
         self._problem = ""
         self._decided = threading.Event()
 
@@ -58,7 +58,7 @@ class StreamCall:
         self._context.add_callback(self._ended)
         threading.Thread(target=self._read, name="onyx-stream-reader", daemon=True).start()
         if not self._decided.wait(self._handshake_timeout_s):
-            self._refuse(Refused(Refusal.SILENT, "no hello came"))
+            self._refuse(CallRefused(Refusal.SILENT, "no hello came"))
         if self._refused is not None:
             self._context.abort(_STATUS[self._refused.reason], str(self._refused))
         if self._link is None:
@@ -70,10 +70,10 @@ class StreamCall:
 
     def _send_away(self) -> None:
         """Others want to be let in, and this call has said nothing until now."""
-        self._refuse(Refused(Refusal.SILENT, CANCELLED))
+        self._refuse(CallRefused(Refusal.SILENT, CANCELLED))
         self._decided.set()
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: CallRefused) -> None:
         with self._lock:
             if self._refused is not None or self._link is not None:
                 return
@@ -94,7 +94,7 @@ class StreamCall:
                 self._link.receive(self._stream, data)
         except (StopIteration, grpc.RpcError):
             self._problem = ""
-        except Refused as refused:
+        except CallRefused as refused:
             self._refuse(refused)
         except FrameError as error:
             self._problem = str(error)

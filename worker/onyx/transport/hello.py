@@ -9,7 +9,7 @@ from onyx.transport.frames.packets import PROTOCOL, FrameError, Hello
 HELLO_BYTES_MAX = 65_536
 
 
-class Refused(FrameError):
+class CallRefused(FrameError):
     """A call is not let in."""
 
     def __init__(self, reason: Refusal, message: str) -> None:
@@ -26,23 +26,23 @@ def read_hello(data: bytes, tenancy: str, here: str) -> Hello:
     try:
         hello = decoder.decode(data, HELLO_BYTES_MAX)
     except FrameError as error:
-        raise Refused(Refusal.GARBAGE, str(error)) from error
+        raise CallRefused(Refusal.GARBAGE, str(error)) from error
     if not isinstance(hello, Hello):
-        raise Refused(Refusal.GARBAGE, "the first frame is not a hello")
+        raise CallRefused(Refusal.GARBAGE, "the first frame is not a hello")
     if hello.protocol != PROTOCOL:
-        raise Refused(
+        raise CallRefused(
             Refusal.PROTOCOL,
             f"group {hello.group} speaks protocol {hello.protocol} and group {here} protocol "
             f"{PROTOCOL}: run the same version of Onyx on all workers",
         )
     if hello.tenancy != tenancy:
-        raise Refused(
+        raise CallRefused(
             Refusal.TENANCY,
             f"group {hello.group} is of tenancy {hello.tenancy!r} and group {here} of another one: "
             "check tenancy_id and the address that the worker advertises",
         )
     if hello.target != here:
-        raise Refused(
+        raise CallRefused(
             Refusal.GROUP,
             f"group {hello.group} looks for group {hello.target}, but this is {here}",
         )

@@ -17,10 +17,8 @@ from onyx.errors import StateError, Unavailable, UserError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import JobId
-from onyx.journal.chunk import Content
-from onyx.journal.journal import Journal
-from onyx.journal.names import PartitionFolder, Span
-from onyx.journal.opening import read_ended
+from onyx.journal.journal import Journal, read_ended
+from onyx.journal.logs import Content, DepotSpan, PartitionFolder
 from onyx.model.retention import DAY_MS, Retention
 from onyx.plugins.job.follower import JournalFollower
 from onyx.plugins.job.input import JobInput
@@ -187,7 +185,7 @@ def test_each_partition_of_the_journal_is_one_of_the_follower() -> None:
 )
 def test_a_new_job_begins_where_it_says(start: StartFrom, first: int) -> None:
     source = Source().append(1, 1).process().append(2, 3).process().append(2)
-    source.store.delete(source.journals[0]._folder.kept(Span(0, 2, 2_000)))
+    source.store.delete(source.journals[0]._folder.kept(DepotSpan(0, 2, 2_000)))
     assert source.plugin(start=start).partitions() == ["0"]
     following = source.follow(start)
     assert following.start.position == first

@@ -10,7 +10,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.errors import Unavailable
 from onyx.journal.journal import Journal
-from onyx.journal.names import PartitionFolder
+from onyx.journal.logs import PartitionFolder
 from onyx.plugins.journalled import partition as module
 from onyx.plugins.journalled.partition import JournalledPartition
 from onyx.plugins.requests.request_queue import RequestQueue

@@ -12,10 +12,8 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
 from onyx.ids import AllocationVersion, JobId
-from onyx.journal.chunk import Content, Remembered
-from onyx.journal.journal import Journal
-from onyx.journal.names import PartitionFolder
-from onyx.journal.opening import read_ended
+from onyx.journal.journal import Journal, read_ended
+from onyx.journal.logs import Content, PartitionFolder, RememberedRequest
 from onyx.model.retention import Retention
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.other_jobs import OldJournal
@@ -90,9 +88,9 @@ def test_a_request_waits_for_its_trees_where_homes_of_others_are_known_too(
     """The home of a request in parts may have none of its segments, in a chunk of its own."""
     old, folder = journal_of(store, "v1"), PartitionFolder(JobId("v1"), "work", 0)
     for number in range(10):
-        old.append(Content((), (Remembered(f"home {number}", b"d", number, 0, 0),)))
+        old.append(Content((), (RememberedRequest(f"home {number}", b"d", number, 0, 0),)))
         run = [{"n": number}]
-        old.append(Content([run], (Remembered(f"request {number}", b"d", number, 1, 0),)))
+        old.append(Content([run], (RememberedRequest(f"request {number}", b"d", number, 1, 0),)))
     new = journal_of(store, "v2")
     new.adopt(read_ended(store, folder), folder, processed)
 

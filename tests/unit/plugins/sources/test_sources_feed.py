@@ -15,7 +15,7 @@ from tests.support.jobs.memory_queue import MemoryQueue
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.batch import as_dicts
 from onyx.journal.journal import Journal
-from onyx.journal.names import PartitionFolder
+from onyx.journal.logs import PartitionFolder
 from onyx.plugins.sources.feed import SourceFeed
 from onyx.plugins.sources.portions import messages_of
 from onyx.plugins.sources.protocol import LiveSource, Portion

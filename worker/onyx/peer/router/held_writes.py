@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from onyx.base.path_names import ALPHABET, is_path_name
 from onyx.base.seams import Clock
-from onyx.journal.held import Decision, HeldBatch, Name, NotHeld
-from onyx.journal.held_room import HeldRoom
+from onyx.journal.held_requests import BatchDecision, HeldBatch, HeldName, HeldRoom, NotHeld
 from onyx.ledger.outcomes import failure_text
 from onyx.model.retention import JOURNAL_BYTES_MAX
 from onyx.peer.router.inputs import RequestInput, RequestInputs
@@ -84,7 +83,7 @@ class HeldWrites:
         parts_of(segments, found.partition_key, 0, 2)
         if not is_path_name(held.writer):
             return Answer(Status.INVALID, f"a writer of a write is named by {ALPHABET}")
-        name, size_bytes = Name(held.writer, held.number), len(append.payload.data)
+        name, size_bytes = HeldName(held.writer, held.number), len(append.payload.data)
         room = await self._blocking(lambda: self._no_room(found, size_bytes))
         if room:
             return Answer(Status.BUSY, room, BUSY_RETRY_S)
@@ -121,7 +120,7 @@ class HeldWrites:
 
     async def _all(
         self,
-        left: list[list[Name]],
+        left: list[list[HeldName]],
         batch: HeldBatch,
         commit: Commit,
         whole: Append,
@@ -129,7 +128,7 @@ class HeldWrites:
         """Have all requests taken, those of one list in order."""
         room = asyncio.Semaphore(WRITERS_AT_ONCE)
 
-        async def of_writer(names: list[Name]) -> Answer:
+        async def of_writer(names: list[HeldName]) -> Answer:
             async with room:
                 taken = Answer(Status.JOURNALLED)
                 for name in names:
@@ -143,7 +142,7 @@ class HeldWrites:
         open_ = next((each for each in answers if not each.status.final), None)
         return open_ or reduce(_added, answers, Answer(Status.JOURNALLED))
 
-    async def _one(self, name: Name, batch: HeldBatch, commit: Commit, whole: Append) -> Answer:
+    async def _one(self, name: HeldName, batch: HeldBatch, commit: Commit, whole: Append) -> Answer:
         payload = await self._blocking(lambda: batch.read(name))
         if payload is None:
             return Answer(Status.JOURNALLED)
@@ -152,7 +151,7 @@ class HeldWrites:
         return await self._take(replace(whole, payload=payload, id=id))
 
     def _too_late(
-        self, found: RequestInput, commit: Commit, decision: Decision, now_ms: int
+        self, found: RequestInput, commit: Commit, decision: BatchDecision, now_ms: int
     ) -> str:
         """Why a commit that was cut off cannot go on: the journal may have forgotten the ids of
         what it took then."""

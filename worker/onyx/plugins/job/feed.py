@@ -20,7 +20,7 @@ import msgspec
 from onyx.base.structs import prepared
 from onyx.errors import OnyxError, StateError, Unavailable, UserError
 from onyx.flow.batch import U64
-from onyx.journal.chunk import Content, Remembered
+from onyx.journal.logs import Content, RememberedRequest
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.other_jobs import JobOutput
@@ -107,7 +107,7 @@ class PartsFeed(Unanswered):
     def passed(self, position: int) -> None:
         """Parts stay where they are."""
 
-    def remembered(self) -> list[Remembered]:
+    def remembered(self) -> list[RememberedRequest]:
         """No requests."""
         return []
 

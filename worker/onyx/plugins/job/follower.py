@@ -23,9 +23,9 @@ from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Segments
 from onyx.flow.segment import Segment
 from onyx.ids import JobId
-from onyx.journal.kept import Gone
-from onyx.journal.names import PartitionFolder
-from onyx.journal.view import Block, Bounds, JournalView
+from onyx.journal.depot import Gone
+from onyx.journal.logs import PartitionFolder
+from onyx.journal.view import Block, JournalBounds, JournalView
 from onyx.plugins.chunks import gathered
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.journalled.reader import JournalReader
@@ -211,7 +211,7 @@ def first_position(
     found = [(view, view.bounds(over)) for view in views]
     origin = next((bounds.origin for _, bounds in reversed(found) if bounds.origin), "")
     same = [(view, bounds) for view, bounds in found if bounds.origin == origin]
-    whole = Bounds(
+    whole = JournalBounds(
         min(bounds.first for _, bounds in same), max(bounds.end for _, bounds in same), origin
     )
     position = position_in(
@@ -225,7 +225,7 @@ def first_position(
     return Cursor(position, msgspec.to_builtins(state))
 
 
-def _since(views: Sequence[tuple[JournalView, Bounds]], end: int, wall_ms: int) -> int:
+def _since(views: Sequence[tuple[JournalView, JournalBounds]], end: int, wall_ms: int) -> int:
     for view, bounds in views:
         position = view.since(wall_ms)
         if position < bounds.end:

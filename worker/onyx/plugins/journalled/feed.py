@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from onyx.errors import OnyxError
-from onyx.journal.chunk import Content, Remembered
+from onyx.journal.logs import Content, RememberedRequest
 from onyx.plugins.journalled.owning import AckedReader
 from onyx.telemetry.interface import TaskMetrics
 
@@ -39,7 +39,7 @@ class Feed(AckedReader, Protocol):
         """The trees of all positions before this one are complete."""
         ...
 
-    def remembered(self) -> list[Remembered]:
+    def remembered(self) -> list[RememberedRequest]:
         """The requests that the journal is to know further on, in the order of positions."""
         ...
 

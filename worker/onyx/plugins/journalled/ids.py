@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, TypeVar
 
 from onyx.base.seams import Clock
-from onyx.journal.chunk import Remembered
+from onyx.journal.logs import RememberedRequest
 
 
 class Known(Protocol):
@@ -83,10 +83,10 @@ class IdMemory(Generic[K]):
                 return
             del self._known[id]
 
-    def remembered(self) -> list[Remembered]:
+    def remembered(self) -> list[RememberedRequest]:
         """Everything that the journal is to know further on."""
         self.forget()
         return [
-            Remembered(id, each.digest, each.first, each.count, each.wall_ms, each.outcomes)
+            RememberedRequest(id, each.digest, each.first, each.count, each.wall_ms, each.outcomes)
             for id, each in self._known.items()
         ]

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from onyx.errors import Fenced, OnyxError, Unavailable, contained
 from onyx.flow.batch import Segments
-from onyx.journal.chunk import Content
 from onyx.journal.journal import Journal
+from onyx.journal.logs import Content
 from onyx.plugins.journalled.feed import Feed
 
 logger = logging.getLogger(__name__)

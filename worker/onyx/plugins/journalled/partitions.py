@@ -9,9 +9,8 @@ from functools import partial
 
 from onyx.errors import Fenced, StateError, Unavailable, UserError
 from onyx.ids import JobId
-from onyx.journal.journal import Journal
-from onyx.journal.names import PartitionFolder
-from onyx.journal.opening import read_ended
+from onyx.journal.journal import Journal, read_ended
+from onyx.journal.logs import PartitionFolder
 from onyx.journal.view import JournalView
 from onyx.model.retention import NOTHING, Retention
 from onyx.plugins.indexed import partition_names

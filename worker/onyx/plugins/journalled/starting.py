@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onyx.journal.view import Bounds
+from onyx.journal.view import JournalBounds
 from onyx.plugins.starting import Start
 
 
 def position_in(
-    bounds: Bounds, start: Start, partition: str, now_ms: int, since: Callable[[int], int]
+    bounds: JournalBounds, start: Start, partition: str, now_ms: int, since: Callable[[int], int]
 ) -> int:
     """The position at which it is read first.
 

@@ -26,7 +26,7 @@ from msgspec import field
 from onyx.base.seams import Clock
 from onyx.errors import OnyxError
 from onyx.flow.batch import U64, Indices
-from onyx.journal.chunk import Content, Remembered
+from onyx.journal.logs import Content, RememberedRequest
 from onyx.ledger.outcomes import (
     FailedSegment,
     Outcomes,
@@ -50,11 +50,11 @@ HELD_RETRY_S = 1.0
 BUSY_RETRY_S = 0.2
 DRAINS = "the job drains: it takes nothing new"
 GIVEN_UP = "it failed or was lost, and retryMode: none does not read it again"
-Given = list[tuple[Future[Answer], Answer]]
+SettledAnswers = list[tuple[Future[Answer], Answer]]
 """Answers, each with the future of whoever waits for it."""
 
 
-class Entry(msgspec.Struct):
+class KnownRequest(msgspec.Struct):
     """A request that is known by its id."""
 
     id: str
@@ -96,7 +96,7 @@ class RequestQueue:
     def __init__(
         self,
         clock: Clock,
-        remembered: Iterable[Remembered] = (),
+        remembered: Iterable[RememberedRequest] = (),
         remember_requests_max: int = 100_000,
         remember_ms: int = 3_600_000,
         tracked: bool = True,
@@ -116,11 +116,11 @@ class RequestQueue:
         self._changed = threading.Condition()
         self._waiting: deque[Request] = deque()
         self._waiting_bytes = 0
-        self._taken: dict[str, Entry] = {}
+        self._taken: dict[str, KnownRequest] = {}
         """What the writer has taken and not appended yet, with what waits."""
-        self._known = IdMemory[Entry](clock, remember_requests_max, remember_ms)
+        self._known = IdMemory[KnownRequest](clock, remember_requests_max, remember_ms)
         """Everything in the journal, in the order of positions."""
-        self._open: list[Entry] = []
+        self._open: list[KnownRequest] = []
         """What is not complete of it, in the same order."""
         self._awaited: list[int] = []
         """Ends of requests whose trees somebody waits for, and outputs do not know it yet."""
@@ -128,9 +128,9 @@ class RequestQueue:
         """Why nothing is taken any more."""
         self._held = ""
         """Why nothing is taken now."""
-        self._judged: list[Entry] = []
+        self._judged: list[KnownRequest] = []
         """Complete, and the writer is still to take what became of them."""
-        self._undurable: dict[str, Entry] = {}
+        self._undurable: dict[str, KnownRequest] = {}
         """By id, those of which the journal does not have it yet."""
         self._failed_at: dict[str, int] = {}
         """By id, the first position that has failed of a request, until the journal knows it."""
@@ -161,7 +161,7 @@ class RequestQueue:
                 return answered(refusal)
             count = len(request.segments)
             wall_ms = self._clock.wall_ms()
-            entry = Entry(request.id, request.digest, count, wall_ms, left=count)
+            entry = KnownRequest(request.id, request.digest, count, wall_ms, left=count)
             self._taken[request.id] = entry
             self._waiting.append(request)
             self._waiting_bytes += request.size_bytes
@@ -179,7 +179,7 @@ class RequestQueue:
             return Answer(Status.BUSY, reason, BUSY_RETRY_S)
         return None
 
-    def _again(self, request: Request, entry: Entry) -> Future[Answer]:
+    def _again(self, request: Request, entry: KnownRequest) -> Future[Answer]:
         if entry.digest != request.digest:
             reason = f"request id {request.id!r} was used before, for other segments"
             return answered(Answer(Status.CONFLICT, reason))
@@ -214,7 +214,9 @@ class RequestQueue:
         runs, requests = [], judged
         for each in taken:
             entry = self._taken[each.id]
-            requests.append(Remembered(each.id, each.digest, first, entry.count, entry.wall_ms))
+            requests.append(
+                RememberedRequest(each.id, each.digest, first, entry.count, entry.wall_ms)
+            )
             runs.append(each.segments)
             first += entry.count
         return Content(gathered(runs), tuple(requests))
@@ -227,13 +229,13 @@ class RequestQueue:
             judged = self._take_judged()
         return Content((), tuple(judged)) if judged else None
 
-    def _take_judged(self) -> list[Remembered]:
+    def _take_judged(self) -> list[RememberedRequest]:
         judged, self._judged = self._judged, []
         return [remembered_of(each) for each in judged]
 
     def appended(self, content: Content) -> None:
         """What was taken is durable."""
-        answers: Given = []
+        answers: SettledAnswers = []
         with self._changed:
             for each in content.requests:
                 if each.outcomes is not None:
@@ -245,6 +247,7 @@ class RequestQueue:
                 answers += answers_of(entry.journalled, Status.JOURNALLED, entry.count)
                 entry.journalled = []
                 if entry.count and self._tracked:
+                    assert not self._open or self._open[-1].end <= entry.first, "in order"
                     self._open.append(entry)
                     if entry.processed:
                         self._awaited.append(entry.end)
@@ -255,12 +258,12 @@ class RequestQueue:
             self._known.forget()
         settle(answers)
 
-    def _judgement_is_durable(self, each: Remembered) -> Given:
+    def _judgement_is_durable(self, each: RememberedRequest) -> SettledAnswers:
         self._failed_at.pop(each.id, None)
         entry = self._undurable.pop(each.id, None)
         return [] if entry is None else self._durable(entry)
 
-    def _durable(self, entry: Entry) -> Given:
+    def _durable(self, entry: KnownRequest) -> SettledAnswers:
         entry.durable = True
         return answered_by(entry)
 
@@ -272,7 +275,7 @@ class RequestQueue:
 
     def acked(self, positions: U64) -> None:
         """The trees of these positions, which rise, have become complete."""
-        answers: Given = []
+        answers: SettledAnswers = []
         with self._changed:
             if not self._open or not len(positions):
                 return
@@ -322,7 +325,7 @@ class RequestQueue:
             return ""
         return f"a segment of it is read again because of {entry.retried}"
 
-    def _has_failed(self, entry: Entry, position: int) -> None:
+    def _has_failed(self, entry: KnownRequest, position: int) -> None:
         if self._writes:
             self._failed_at[entry.id] = min(position, self._failed_at.get(entry.id, position))
 
@@ -338,7 +341,7 @@ class RequestQueue:
         with self._changed:
             return min([position, *self._failed_at.values()])
 
-    def _complete(self, entry: Entry) -> Given:
+    def _complete(self, entry: KnownRequest) -> SettledAnswers:
         """The answers to a request whose trees are complete; not before they are durable, where
         segments have failed."""
         if entry.left > 0:
@@ -352,7 +355,7 @@ class RequestQueue:
             return []
         return answered_by(entry)
 
-    def _at(self, position: int) -> Entry | None:
+    def _at(self, position: int) -> KnownRequest | None:
         number = bisect_right(self._open, position, key=attrgetter("first")) - 1
         if number < 0 or position >= self._open[number].end:
             return None
@@ -377,7 +380,7 @@ class RequestQueue:
 
     def passed(self, position: int) -> None:
         """The trees of all positions before this one are complete."""
-        answers: Given = []
+        answers: SettledAnswers = []
         with self._changed:
             count = bisect_left(self._open, position + 1, key=attrgetter("end"))
             for entry in self._open[:count]:
@@ -388,7 +391,7 @@ class RequestQueue:
             del self._open[:count]
         settle(answers)
 
-    def remembered(self) -> list[Remembered]:
+    def remembered(self) -> list[RememberedRequest]:
         """Everything that the journal is to know further on, in the order of positions."""
         with self._changed:
             return self._known.remembered()
@@ -432,10 +435,10 @@ class RequestQueue:
         settle(answers)
 
 
-def restored(remembered: Remembered) -> Entry:
+def restored(remembered: RememberedRequest) -> KnownRequest:
     """A request that was in the journal when the partition was taken over."""
     judged = remembered.outcomes is not None
-    entry = Entry(
+    entry = KnownRequest(
         remembered.id,
         remembered.digest,
         remembered.count,
@@ -451,7 +454,7 @@ def restored(remembered: Remembered) -> Entry:
     return entry
 
 
-def owners_of(entries: Sequence[Entry], positions: U64) -> Indices:
+def owners_of(entries: Sequence[KnownRequest], positions: U64) -> Indices:
     """The request of each position, by its index among these, which are in the order of positions;
     -1 of one that is in none."""
     if not entries:
@@ -463,7 +466,7 @@ def owners_of(entries: Sequence[Entry], positions: U64) -> Indices:
     return np.where(at < ends[owners], owners, -1)
 
 
-def joined(entry: Entry, level: Level) -> Future[Answer]:
+def joined(entry: KnownRequest, level: Level) -> Future[Answer]:
     """The answer to a request of this level that is this entry."""
     if level is Level.NONE:
         return answered(Answer(Status.ACCEPTED, segments=entry.count))
@@ -479,21 +482,21 @@ def joined(entry: Entry, level: Level) -> Future[Answer]:
     return future
 
 
-def remembered_of(entry: Entry) -> Remembered:
+def remembered_of(entry: KnownRequest) -> RememberedRequest:
     """What the journal has of a request."""
-    return Remembered(
+    return RememberedRequest(
         entry.id, entry.digest, entry.first, entry.count, entry.wall_ms, entry.outcomes
     )
 
 
-def answered_by(entry: Entry) -> Given:
+def answered_by(entry: KnownRequest) -> SettledAnswers:
     """What those are answered who wait for the trees of a request."""
     waiting, entry.processed = entry.processed, []
     answer = processed(entry)
     return [(future, answer) for future in waiting]
 
 
-def processed(entry: Entry) -> Answer:
+def processed(entry: KnownRequest) -> Answer:
     parts = {key: part for key, part in entry.parts.items() if key != OUTCOMES}
     outcomes = outcomes_of(entry.parts.get(OUTCOMES))
     return Answer(
@@ -506,22 +509,22 @@ def processed(entry: Entry) -> Answer:
     )
 
 
-def unavailable(reason: str, entries: Iterable[Entry]) -> Given:
+def unavailable(reason: str, entries: Iterable[KnownRequest]) -> SettledAnswers:
     """Tell whoever waits for these to come again."""
     unavailable = Answer(Status.UNAVAILABLE, reason, BUSY_RETRY_S)
-    found: Given = []
+    found: SettledAnswers = []
     for entry in entries:
         found += [(future, unavailable) for future in entry.journalled + entry.processed]
         entry.journalled, entry.processed = [], []
     return found
 
 
-def answers_of(waiting: Iterable[Future[Answer]], status: Status, count: int) -> Given:
+def answers_of(waiting: Iterable[Future[Answer]], status: Status, count: int) -> SettledAnswers:
     """One answer for several who wait."""
     return [(future, Answer(status, segments=count)) for future in waiting]
 
 
-def settle(answers: Given) -> None:
+def settle(answers: SettledAnswers) -> None:
     """Give answers to those who still wait for them."""
     for future, answer in answers:
         if future.set_running_or_notify_cancel():

@@ -18,7 +18,7 @@ import numpy as np
 from onyx.base.seams import Clock
 from onyx.errors import OnyxError, Unavailable, contained
 from onyx.flow.batch import U64
-from onyx.journal.chunk import Content, Remembered
+from onyx.journal.logs import Content, RememberedRequest
 from onyx.plugins.journalled.ids import IdMemory
 from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.sources.owed import Owed
@@ -50,7 +50,7 @@ class SourceFeed(Unanswered):
         self,
         opener: Callable[[], LiveSource],
         clock: Clock,
-        restored: Iterable[Remembered] = (),
+        restored: Iterable[RememberedRequest] = (),
         remember_ids_max: int = 100_000,
         remember_ms: int = 3_600_000,
         examine: bool = False,
@@ -118,10 +118,10 @@ class SourceFeed(Unanswered):
             self._acks.add([messages.handles[index] for index in np.flatnonzero(known).tolist()])
         return messages.without(known)
 
-    def _remember(self, messages: Messages, first: int) -> tuple[Remembered, ...]:
+    def _remember(self, messages: Messages, first: int) -> tuple[RememberedRequest, ...]:
         wall_ms, found = self._clock.wall_ms(), []
         for id, count in zip(messages.ids, messages.counts, strict=False):
-            found.append(Remembered(id, b"", first, count, wall_ms))
+            found.append(RememberedRequest(id, b"", first, count, wall_ms))
             first += count
         return tuple(found)
 
@@ -153,7 +153,7 @@ class SourceFeed(Unanswered):
     def passed(self, position: int) -> None:
         """Nobody waits for that."""
 
-    def remembered(self) -> list[Remembered]:
+    def remembered(self) -> list[RememberedRequest]:
         """The ids that the journal is to know further on."""
         with self._lock:
             return self._known.remembered()

@@ -31,6 +31,8 @@ from onyx.requests.request import (
 )
 from onyx.wire.v1 import requests_pb2 as pb
 
+SERVICE = "onyx.wire.v1.Requests"
+ONE, MANY = "Append", "AppendMany"
 NAME_CHARACTERS_MAX = 512
 _FORMS = {"json": Form.JSON_LINES, "arrow": Form.ARROW, "msgpack": Form.MSGPACK}
 _FIELDS = {form: name for name, form in _FORMS.items()}

@@ -1,8 +1,16 @@
 """Requests of clients: a third service on the port of the streams.
 
 A call waits on a thread of gRPC for the answer of the router. So only some calls are admitted at a
-time (`places`), because streams of segments need the same threads; a client with many requests
-sends them in one call (`AppendMany`), which takes two threads.
+time, because streams of segments need the same threads; a client with many requests sends them in
+one call (`AppendMany`), which takes two threads.
+
+Anybody who reaches the port can open calls. A call in which no request waits is *idle*. When all
+places are taken and another call comes, the one that has been idle longest is ended. So silent
+calls shut nobody out; a client whose call is ended opens another with its next request. Refusing
+the newest was rejected: a few silent callers would then keep all others out.
+
+Requests are bounded by their bytes too, those of a call and those of all. A call may always have
+one, so that the others cannot stop it; beyond that its client is read no further.
 """
 
 from __future__ import annotations
@@ -10,6 +18,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from functools import partial
@@ -18,21 +27,24 @@ import grpc
 from msgspec.structs import replace
 
 from onyx.errors import SegmentError
-from onyx.requests.request import Answer, Append, Caller, Status
+from onyx.requests.request import Answer, Append, Caller, Status, answered
 from onyx.telemetry.labels import Refusal
 from onyx.transport.gate import Gate
-from onyx.transport.gateway.messages import decode_append, encode_answer
-from onyx.transport.gateway.places import CLIENT_CALLS_MAX, Place, Places
-from onyx.transport.hello import Refused
+from onyx.transport.gateway.messages import MANY, ONE, SERVICE, decode_append, encode_answer
+from onyx.transport.hello import CallRefused
 
 logger = logging.getLogger("onyx.transport")
-
-SERVICE = "onyx.wire.v1.Requests"
-ONE, MANY = "Append", "AppendMany"
+CLIENT_CALLS_MAX = 128
+"""Calls of clients, and of workers that hand requests over, at once."""
+CALL_REQUESTS_MAX = 1_024
+"""Requests of one call that wait for their answers; the call is read no further then."""
+CALL_BYTES_MAX = 67_108_864
+"""Bytes of the requests of one call that wait for their answers."""
+BYTES_MAX = 268_435_456
+"""Bytes of the requests of all calls that wait for their answers."""
 BUSY_RETRY_S = 0.2
 LOOK_INTERVAL_S = 1.0
 """How often a call that waits looks whether it still has a client."""
-
 Code = grpc.StatusCode
 AnswerAppend = Callable[[Append], Future[Answer]]
 """Only begins. The future always gets an answer, at the latest after the time that the request
@@ -45,7 +57,7 @@ class RequestService:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._answer: AnswerAppend | None = None
-        self._places = Places()
+        self._places = CallPlaces()
 
     @property
     def handler(self) -> grpc.GenericRpcHandler:
@@ -79,11 +91,11 @@ class RequestService:
     def _many(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         place, caller = self._admit(context)
         try:
-            yield from _Call(partial(self._begin, caller), requests, context, place).answers()
+            yield from _ManyCall(partial(self._begin, caller), requests, context, place).answers()
         finally:
             place.leave()
 
-    def _admit(self, context: grpc.ServicerContext) -> tuple[Place, Caller]:
+    def _admit(self, context: grpc.ServicerContext) -> tuple[CallPlace, Caller]:
         caller = self._gate.caller(context)
         place = self._places.enter(context.cancel)
         if place is None:
@@ -101,22 +113,22 @@ class RequestService:
         try:
             append = decode_append(data)
         except SegmentError as error:
-            self._gate.refuse("a client", Refused(Refusal.GARBAGE, str(error)))
-            return 0, _settled(Answer(Status.INVALID, str(error)))
+            self._gate.refuse("a client", CallRefused(Refusal.GARBAGE, str(error)))
+            return 0, answered(Answer(Status.INVALID, str(error)))
         if append.tenancy not in ("", self._gate.tenancy):
             # Anybody may ask, so the name of the tenancy is not told.
             reason = f"this worker is of another tenancy than {append.tenancy!r}, which was asked"
-            return append.number, _settled(Answer(Status.UNKNOWN, reason))
+            return append.number, answered(Answer(Status.UNKNOWN, reason))
         if append.part is None:
             append = replace(append, caller=caller)
         elif caller.worker:
             append = replace(append, caller=Caller(worker=True))
         elif self._gate.knows_workers:
-            return append.number, _settled(Answer(Status.DENIED, "only workers hand over parts"))
+            return append.number, answered(Answer(Status.DENIED, "only workers hand over parts"))
         return append.number, self._answer(append)
 
 
-class _Call:
+class _ManyCall:
     """A call with many requests: one thread reads them, and the call's own sends the answers."""
 
     def __init__(
@@ -124,7 +136,7 @@ class _Call:
         begin: Callable[[bytes], tuple[int, Future[Answer]]],
         requests: Iterator[bytes],
         context: grpc.ServicerContext,
-        place: Place,
+        place: CallPlace,
     ) -> None:
         self._begin = begin
         self._requests = requests
@@ -182,7 +194,98 @@ def _answer_of(future: Future[Answer]) -> Answer:
         return Answer(Status.UNAVAILABLE, f"a bug in Onyx: {type(error).__name__}", BUSY_RETRY_S)
 
 
-def _settled(answer: Answer) -> Future[Answer]:
-    future: Future[Answer] = Future()
-    future.set_result(answer)
-    return future
+class CallPlace:
+    """The place of one call."""
+
+    def __init__(self, places: CallPlaces, cancel: Callable[[], object]) -> None:
+        self._places = places
+        self.cancel = cancel
+        self.requests = 0
+        self.bytes = 0
+
+    def begin(self, size_bytes: int, timeout_s: float) -> bool:
+        """Count a request that has come; False: there was no room for so long."""
+        return self._places.begin(self, size_bytes, timeout_s)
+
+    def end(self, size_bytes: int) -> None:
+        """A request was answered."""
+        self._places.end(self, size_bytes)
+
+    def leave(self) -> None:
+        """The call has ended, with all of its requests."""
+        self._places.leave(self)
+
+
+class CallPlaces:
+    """The calls of one process. Safe to use from any thread."""
+
+    def __init__(self, calls_max: int = CLIENT_CALLS_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._calls_max = calls_max
+        self._bytes_max = bytes_max
+        self._changed = threading.Condition()
+        self._idle: OrderedDict[CallPlace, None] = OrderedDict()
+        """Calls without a request, the one that is idle longest first."""
+        self._busy: set[CallPlace] = set()
+        self._bytes = 0
+
+    def enter(self, cancel: Callable[[], object]) -> CallPlace | None:
+        """A place for a call; None: all are taken, and in each call a request waits.
+
+        Args:
+            cancel: ends the call, from another thread.
+        """
+        oldest = None
+        with self._changed:
+            if len(self._idle) + len(self._busy) >= self._calls_max:
+                if not self._idle:
+                    return None
+                oldest, _ = self._idle.popitem(last=False)
+            place = CallPlace(self, cancel)
+            self._idle[place] = None
+        if oldest is not None:
+            oldest.cancel()
+        return place
+
+    def begin(self, place: CallPlace, size_bytes: int, timeout_s: float) -> bool:
+        """Count a request of a call, as `CallPlace.begin` does."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._fits(place, size_bytes), timeout_s):
+                return False
+            place.requests += 1
+            place.bytes += size_bytes
+            self._bytes += size_bytes
+            if place in self._idle:
+                del self._idle[place]
+                self._busy.add(place)
+            return True
+
+    def end(self, place: CallPlace, size_bytes: int) -> None:
+        """Count a request no more, as `CallPlace.end` does."""
+        with self._changed:
+            if not place.requests:
+                return  # the call has left
+            place.requests -= 1
+            place.bytes -= size_bytes
+            self._bytes -= size_bytes
+            if not place.requests and place in self._busy:
+                self._busy.discard(place)
+                self._idle[place] = None
+            self._changed.notify_all()
+
+    def leave(self, place: CallPlace) -> None:
+        """Give a place away, as `CallPlace.leave` does."""
+        with self._changed:
+            self._idle.pop(place, None)
+            self._busy.discard(place)
+            self._bytes -= place.bytes
+            place.requests, place.bytes = 0, 0
+            self._changed.notify_all()
+
+    def _fits(self, place: CallPlace, size_bytes: int) -> bool:
+        if not place.requests:
+            return True
+        return (
+            place.requests < CALL_REQUESTS_MAX
+            and place.bytes + size_bytes <= CALL_BYTES_MAX
+            and self._bytes + size_bytes <= self._bytes_max
+        )

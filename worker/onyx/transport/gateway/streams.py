@@ -20,8 +20,7 @@ from onyx.requests.request import Answer, Append, Status, answered
 from onyx.requests.tokens import metadata_of
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
-from onyx.transport.gateway.messages import decode_answer, encode_append
-from onyx.transport.gateway.service import MANY, SERVICE
+from onyx.transport.gateway.messages import MANY, SERVICE, decode_answer, encode_append
 from onyx.transport.grpc_options import channel_options
 from onyx.transport.grpc_tls import open_channel
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import msgspec
 from msgspec.structs import asdict
@@ -26,8 +27,7 @@ from msgspec.structs import asdict
 from onyx.codec.sealed import Format, opened, seal
 from onyx.errors import UserError
 from onyx.flow.batch import Segments
-from onyx.journal.chunk import Chunk, decode_runs, wrong_file
-from onyx.journal.names import PartitionFolder, Span, spans_of
+from onyx.journal.logs import Chunk, DepotSpan, PartitionFolder, decode_runs, spans_of, wrong_file
 from onyx.model.retention import DAY_MS, Retention
 from onyx.storage.interface import BlobStore
 
@@ -53,7 +53,7 @@ _encoder = msgspec.msgpack.Encoder()
 _headers = msgspec.msgpack.Decoder(_Header)
 
 
-class KeptFile(_Header, frozen=True):
+class DepotFile(_Header, frozen=True):
     """A file as it was read."""
 
     body: memoryview = memoryview(b"")
@@ -77,7 +77,7 @@ class KeptFile(_Header, frozen=True):
         return position
 
 
-class Kept:
+class Depot:
     """The files of one partition. Every method blocks, and raises like the store. Safe from any
     thread."""
 
@@ -85,21 +85,21 @@ class Kept:
         """Nothing is listed yet."""
         self._store = store
         self._folder = folder
-        self.spans: dict[Span, int] = {}
+        self.spans: dict[DepotSpan, int] = {}
         """The files of the last listing in order, and their bytes."""
 
-    def list(self) -> dict[Span, int]:
+    def list(self) -> dict[DepotSpan, int]:
         """The files that there are now."""
         self.spans = spans_of(self._folder, self._store.list(self._folder.kept_prefix))
         return self.spans
 
-    def read(self, position: int) -> KeptFile | None:
+    def read(self, position: int) -> DepotFile | None:
         """A file of the last listing that has a position; None: none has it, or it is gone.
         Raises StateError: it is damaged."""
         before = [each for each in self.spans if each.first <= position < each.end]
         return self.open(before[-1]) if before else None
 
-    def find(self, position: int) -> KeptFile | None:
+    def find(self, position: int) -> DepotFile | None:
         """A file that has a position; None: none has it. Raises like `read`."""
         found = self.read(position)
         if found is None:
@@ -107,7 +107,7 @@ class Kept:
             found = self.read(position)
         return found
 
-    def open(self, span: Span) -> KeptFile | None:
+    def open(self, span: DepotSpan) -> DepotFile | None:
         """A file; None: it is gone. Raises StateError: it is damaged."""
         name = self._folder.kept(span)
         data = self._store.read(name)
@@ -115,11 +115,12 @@ class Kept:
 
     def add(self, origin: str, chunks: Sequence[Chunk]) -> None:
         """Keep chunks that follow one another."""
+        assert all(one.end == other.first for one, other in pairwise(chunks)), "there is no gap"
         sizes = tuple(size for each in chunks for size in each.sizes)
         times = tuple((each.count, each.wall_ms) for each in chunks)
         task, partition = self._folder.task, self._folder.partition
         header = _Header(task, partition, origin, chunks[0].first, times, sizes)
-        span = Span(chunks[0].first, chunks[-1].end, chunks[-1].wall_ms)
+        span = DepotSpan(chunks[0].first, chunks[-1].end, chunks[-1].wall_ms)
         # If somebody else has written it, it is the same.
         data = seal(FORMAT, _encoder.encode(header), [bytes(each.body) for each in chunks])
         self._store.create(self._folder.kept(span), data)
@@ -137,7 +138,7 @@ class Kept:
             for copied in [pool.submit(self._copy, old, span) for span in wanted]:
                 copied.result()
 
-    def _copy(self, old: PartitionFolder, span: Span) -> None:
+    def _copy(self, old: PartitionFolder, span: DepotSpan) -> None:
         self._store.copy(old.kept(span), self._folder.kept(span))
 
     def drop(self, retention: Retention, now_ms: int, frontier: int) -> None:
@@ -149,7 +150,9 @@ class Kept:
         self.spans = {each: size for each, size in self.spans.items() if each not in goes}
 
 
-def surplus(spans: dict[Span, int], retention: Retention, now_ms: int, frontier: int) -> list[Span]:
+def surplus(
+    spans: dict[DepotSpan, int], retention: Retention, now_ms: int, frontier: int
+) -> list[DepotSpan]:
     """The files that are too old or too many, and all before `frontier`."""
     days, room = retention.days, retention.size_bytes
     oldest_ms = -math.inf if days is None else now_ms - days * DAY_MS
@@ -163,8 +166,8 @@ def surplus(spans: dict[Span, int], retention: Retention, now_ms: int, frontier:
     return found[::-1]
 
 
-def _decoded(folder: PartitionFolder, name: str, data: bytes) -> KeptFile:
+def _decoded(folder: PartitionFolder, name: str, data: bytes) -> DepotFile:
     header, body = opened(FORMAT, _headers, data, f"journal file {name}")
     if (header.task, header.partition) != (folder.task, folder.partition):
         raise wrong_file(name, "holds another file")
-    return KeptFile(**asdict(header), body=body)
+    return DepotFile(**asdict(header), body=body)
