@@ -25,11 +25,14 @@ from onyx.errors import (
 )
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId, JobId
-from onyx.plugins.columns_transactions import ColumnsStore, ColumnsTransactionWriter
-from onyx.plugins.immediate import ImmediateColumnsOutput, ImmediateOutput
-from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader, partition_names
+from onyx.plugins.bases import (
+    ImmediateColumnsOutput,
+    ImmediateOutput,
+    IndexedColumnsReader,
+    IndexedReader,
+    partition_names,
+)
 from onyx.plugins.options import Options, located, option_error, read_options, task_error
-from onyx.plugins.other_jobs import UpgradedJob
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat, ColumnsPartsWriter
 from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.parts.writer import PartBody, PartFormat, PartsWriter
@@ -45,10 +48,16 @@ from onyx.plugins.protocol import (
     Reader,
     Token,
     TransactionalOutput,
+    UpgradedJob,
 )
 from onyx.plugins.roll_limits import RollLimits
 from onyx.plugins.sources.protocol import LiveSource, Portion
-from onyx.plugins.transactions import TransactionStore, TransactionWriter
+from onyx.plugins.transactions import (
+    ColumnsStore,
+    ColumnsTransactionWriter,
+    TransactionStore,
+    TransactionWriter,
+)
 from onyx.storage.staging.interface import PartStore
 
 __all__ = [

@@ -17,7 +17,7 @@ from onyx.client.statuses import JobStatus
 from onyx.errors import JobRefused, ManifestError, UserError
 from onyx.ids import JobId
 from onyx.log.interface import Origin
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel
 from onyx.replica.commands import SignalReady
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica

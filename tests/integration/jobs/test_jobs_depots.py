@@ -17,7 +17,7 @@ from onyx.client.appender import Appender
 from onyx.client.workers import addresses_of
 from onyx.ids import JobId
 from onyx.log import job_documents
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server

@@ -10,7 +10,7 @@ from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, until
 from tests.support.patience import WAIT_S
 from tests.support.servers.kafka_broker import KafkaBroker
 
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server

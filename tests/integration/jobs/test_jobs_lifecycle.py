@@ -13,7 +13,7 @@ from tests.support.patience import WAIT_S
 from onyx import api
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, JobId, Position
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel
 from onyx.replica.commands import COMMANDS
 from onyx.settings import HistorySettings, Settings
 from onyx.telemetry.metrics import PrometheusGroupMetrics

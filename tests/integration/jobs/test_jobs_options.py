@@ -12,7 +12,7 @@ from tests.support.patience import WAIT_S
 from onyx import api
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server

@@ -19,7 +19,7 @@ from onyx import api
 from onyx.client.appender import NO_TOKEN, Appender, NotTaken, NotYetTaken, RequestFailed
 from onyx.client.workers import addresses_of
 from onyx.ids import JobId
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel
 from onyx.requests.request import Status
 from onyx.settings import ClientSettings
 from onyx.testing import TestEnv, with_test_env

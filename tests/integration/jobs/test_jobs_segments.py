@@ -13,7 +13,7 @@ from tests.support.jobs import job_functions
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken
 
 from onyx.errors import ManifestError
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server

@@ -12,7 +12,7 @@ from tests.support.jobs.live_sources import MemoryQueue
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
 from tests.support.patience import WAIT_S
 
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel
 from onyx.settings import Settings, TelemetrySettings
 from onyx.testing import TestEnv, with_test_env
 

@@ -13,8 +13,7 @@ from tests.support.servers.object_stores import ObjectStore
 from onyx.base.seams import SystemClock
 from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
-from onyx.plugins.other_jobs import JobOutput
-from onyx.plugins.protocol import START
+from onyx.plugins.protocol import START, JobOutput
 from onyx.plugins.registry import build_output
 from onyx.storage.memory import MemoryBlobStore
 

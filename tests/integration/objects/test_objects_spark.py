@@ -20,8 +20,7 @@ from tests.support.spark.outputs import output
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
-from onyx.plugins.other_jobs import UpgradedJob
-from onyx.plugins.protocol import Output
+from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.objects.fetch import rows_of
 from onyx.spark.objects.staged import Staged, write_list

@@ -16,8 +16,7 @@ from tests.support.servers.object_stores import ObjectStore
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.plugins.options import check_options
-from onyx.plugins.other_jobs import UpgradedJob
-from onyx.plugins.protocol import START
+from onyx.plugins.protocol import START, UpgradedJob
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.plugin import SparkInput

@@ -35,7 +35,7 @@ PACKAGE = str(Path(onyx.spark.__file__).parents[2])
 MODULE = "ticking_on_spark"
 USER_CODE = '''
 import pathlib, time
-from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.bases import IndexedReader
 from onyx.plugins.protocol import Input
 from onyx.processors import Processor
 

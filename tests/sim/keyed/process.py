@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from tests.sim.windows.process import Process
 
 from onyx.flow.batch import Segment
-from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.bases import IndexedReader
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 
 if TYPE_CHECKING:

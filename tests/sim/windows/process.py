@@ -27,7 +27,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.ledger.returns import Trees
 from onyx.model.job import Job
 from onyx.peer.work.holding import Holding, holds_for
-from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.bases import IndexedReader
 from onyx.plugins.job.feed import PATH, PartsFeed
 from onyx.plugins.job.reader import PartsReader, at_of
 from onyx.plugins.journalled.reader import JournalReader

@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.jobs.bench import Bench
 
 from onyx.flow.batch import Segment
-from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.bases import IndexedReader
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 
 

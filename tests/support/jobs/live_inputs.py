@@ -17,8 +17,7 @@ from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.ledger.outcomes import FailedSegment, Outcomes
 from onyx.ledger.returns import OUTCOMES
-from onyx.plugins.journalled.owning import OwningInput
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import Cursor, OwningInput
 from onyx.plugins.registry import build_input
 from onyx.storage.memory import MemoryBlobStore
 

@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 from tests.support.patience import WAIT_S
 
-from onyx.plugins.channel import open_channel
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel, open_channel
 from onyx.replica.state import Replica
 from onyx.testing import TestEnv
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.bases import IndexedReader
 from onyx.plugins.protocol import Cursor, Input, PluginContext
 
 

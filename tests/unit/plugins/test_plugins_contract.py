@@ -12,9 +12,8 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
 from onyx.plugins import protocol
+from onyx.plugins.bases import ImmediateOutput, IndexedColumnsReader, IndexedReader
 from onyx.plugins.checked import DurableCount
-from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader
 from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.plugins.registry import build_input, build_output

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.jobs.plugin_context import plugin_context
 
+from onyx.plugins.bases import IndexedReader
 from onyx.plugins.channel import open_channel
-from onyx.plugins.indexed import IndexedReader
 from onyx.plugins.protocol import Cursor, Input
 from onyx.plugins.registry import build_input, build_output
 from onyx.testing.plugin_kit import SEGMENTS, check_input, check_output

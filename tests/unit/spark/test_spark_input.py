@@ -16,8 +16,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from onyx.errors import Fenced, Problem, Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId
 from onyx.plugins.options import check_options
-from onyx.plugins.other_jobs import UpgradedJob
-from onyx.plugins.protocol import START
+from onyx.plugins.protocol import START, UpgradedJob
 from onyx.spark.child.request import FrameSource, StageRequest, Watch
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.plugin import SparkInput

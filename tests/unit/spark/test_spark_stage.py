@@ -21,8 +21,7 @@ from tests.support.spark.outputs import output
 
 from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
-from onyx.plugins.other_jobs import UpgradedJob
-from onyx.plugins.protocol import Output
+from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
 from onyx.spark.child.request import Frame, StageRequest, Watch
 from onyx.spark.result_names import MANIFEST

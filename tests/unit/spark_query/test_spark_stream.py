@@ -22,7 +22,7 @@ from onyx.spark.compiler.render import render
 from onyx.spark.driver.request import TaskCounts
 
 MODULE = '''
-from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.bases import IndexedReader
 from onyx.plugins.protocol import Input
 
 LINES = 50

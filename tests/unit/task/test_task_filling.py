@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.clocks import ManualClock
 from tests.support.jobs.bench import Bench, chain
 
-from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.bases import IndexedReader
 from onyx.task.batching import FilledReader, Filling
 
 SEGMENTS = [{"n": n} for n in range(30)]

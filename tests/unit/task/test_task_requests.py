@@ -20,7 +20,7 @@ from onyx.ids import GroupId, TaskName
 from onyx.journal.journal import Journal
 from onyx.journal.logs import PartitionFolder
 from onyx.ledger.outcomes import FailedSegment, Outcomes
-from onyx.plugins.engine_outputs import RefusedSegments
+from onyx.plugins.protocol import RefusedSegments
 from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.mailboxes import Address
 from onyx.requests.request import Answer, Level, Request, Status
@@ -461,7 +461,7 @@ def test_what_does_not_fit_into_parquet_is_the_answer(guarantee: str, tmp_path: 
 
 
 class Server:
-    """Refuses some of what an output had taken, as a server does: `engine_outputs`."""
+    """Refuses some of what an output had taken, as a server does: `protocol.RefusingOutput`."""
 
     def __init__(self, world: World, kept: bool = False) -> None:
         (output,) = world.bench.outputs["write"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from onyx.flow.segment import Segment
-from onyx.plugins.immediate import ImmediateColumnsOutput
+from onyx.plugins.bases import ImmediateColumnsOutput
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.small_options import BlackholeOptions
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from onyx.errors import UserError, describe_type
 from onyx.flow.segment import Segment
-from onyx.plugins.immediate import ImmediateOutput
+from onyx.plugins.bases import ImmediateOutput
 from onyx.plugins.protocol import Around, ColumnsReader, Cursor, Input, Output, Reader
 
 _OF_READERS = ("read", "exhausted", "cursor", "close", "obstacle")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from onyx.errors import OnyxError
 from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.segment import Segment
-from onyx.plugins.immediate import ImmediateColumnsOutput
+from onyx.plugins.bases import ImmediateColumnsOutput
 from onyx.plugins.options import function_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.small_options import FunctionOptions

@@ -17,7 +17,7 @@ from onyx.errors import OnyxError
 from onyx.flow.columnar import result_columns
 from onyx.flow.segment import Segment
 from onyx.ledger.token_bucket import TokenBucket
-from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader, partition_names
+from onyx.plugins.bases import IndexedColumnsReader, IndexedReader, partition_names
 from onyx.plugins.options import function_error, task_error
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.small_options import GeneratorOptions

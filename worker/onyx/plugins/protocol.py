@@ -10,12 +10,22 @@ it. Outputs count how many of the segments they were given are durable; only tho
 
 Segments cross this seam as lists of dicts, or as Arrow record batches for plugins that have the
 methods for them (`ColumnsReader`, `ColumnsOutput`). Nowhere else do plugins touch the engine.
+
+What some plugins of Onyx have in addition stands behind `Output`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    Protocol,
+    runtime_checkable,
+)
 
 import msgspec
 from msgspec import field
@@ -23,21 +33,73 @@ from msgspec import field
 from onyx.base.on_demand import OnDemand
 from onyx.base.seams import Clock
 from onyx.errors import UserError
-from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import Spark
-from onyx.plugins.other_jobs import JobJournal, JobOutput, OldJournal, UpgradedJob, no_jobs
 from onyx.rights import Rights
 from onyx.storage.opening import absolute, is_remote
 from onyx.storage.staging.interface import Token as Token
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 
 if TYPE_CHECKING:  # clients and the operator read options of plugins, and need no Arrow
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
+    from onyx.flow.batch import Segments
     from onyx.flow.segment import Segment
+    from onyx.flow.segment_failure import SegmentFailure
+    from onyx.ledger.returns import Parts
     from onyx.requests.mailboxes import MailboxRegistry
     from onyx.storage.interface import BlobStore
+
+
+OtherJobState = Literal["runs", "completed", "killed", "forgotten"]
+"""What became of the newest version of a job."""
+
+
+class JobOutput(msgspec.Struct, frozen=True):
+    """An output `files` of another job, with the versions that upgraded each other."""
+
+    paths: Mapping[str, str]
+    """Where each version that was not known writes, by its id: an absolute path or a URL."""
+    state: OtherJobState
+    last: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The names of the last part of each writer, of each version that has sealed the output."""
+
+
+class JobJournal(msgspec.Struct, frozen=True):
+    """The journal of an input of another job, which keeps it."""
+
+    jobs: tuple[str, ...]
+    """The versions that upgraded each other, as far as they are known, the oldest first."""
+    partitions: int | None
+    """How many the newest version has that was not known; None without any."""
+    state: OtherJobState
+
+
+class UpgradedJob(msgspec.Struct, frozen=True):
+    """The old job that a job upgrades."""
+
+    job: JobId
+    began: bool
+    """Whether it has read segments, so that its outputs may have written."""
+
+
+class OldJournal(msgspec.Struct, frozen=True):
+    """The journal of the input of the same name in the job that a job upgrades."""
+
+    job: JobId
+    positions: tuple[int, ...]
+    """How far it has processed each partition."""
+    states: tuple[Any, ...]
+    """The states of the cursors of these."""
+
+
+def no_jobs(job: str, task: str, known: Sequence[str]) -> NoReturn:
+    """For processes that are in no cluster."""
+    raise UserError("there are no other jobs in this process")
+
 
 MAILBOXES = OnDemand[Callable[[], "MailboxRegistry"]]("onyx.requests.mailboxes:MailboxRegistry")
 
@@ -265,68 +327,6 @@ class Input(Protocol):
         return f"partition {partition}, position {position}"
 
 
-Commit = Callable[[Token, int], None]
-"""Called with a token and the number of segments it stands for, in the order of writing. When it
-has returned, these segments count as written, even if the writer dies before it publishes them."""
-
-
-@runtime_checkable
-class TransactionalOutput(Protocol):
-    """The methods that an output has in addition for exactly-once."""
-
-    def begin(self, commit: Commit) -> None:
-        """A new allocation version: drop what is not committed; it will be replayed. From now on
-        call `commit` before anything is published. It may raise Unavailable (repeat it later, with
-        the same token) and Fenced (another incarnation has the task)."""
-        ...
-
-    def finish(self, token: Token) -> None:
-        """Publish what this writer or another one committed. Idempotent, and safe when several
-        do it at once. Raises like `write`."""
-        ...
-
-
-@runtime_checkable
-class StagingOutput(TransactionalOutput, Protocol):
-    """The methods that an output has in addition if it can write in other processes than the one
-    that publishes."""
-
-    def stage(self, keep: Commit) -> None:
-        """From now on publish nothing: what `keep` has got is durable, and whoever has the token
-        publishes it with `finish`. Called once, before `write`."""
-        ...
-
-    def sweep(self) -> None:
-        """Everything that is to be published has been: remove what writers of this incarnation
-        left staged whose `PluginContext.writer` begins like this one's. They have ended. Raises
-        like `write`."""
-        ...
-
-
-@runtime_checkable
-class ColumnsOutput(Protocol):
-    """The method that an output has in addition if it can write columns. It is called in turn with
-    `write`: a task may get batches of both kinds."""
-
-    def write_columns(self, columns: pa.RecordBatch) -> None:
-        """Writes as `Output.write`, for the rows of a record batch; each counts as a segment."""
-        ...
-
-
-@runtime_checkable
-class OneResultOutput(Protocol):
-    """The method that an output has in addition if it makes one result of the parts of all versions
-    of a job (`spec.upgrade`)."""
-
-    def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
-        """Called on every peer before it is ready, from a thread that may block: make sure that the
-        result will hold the parts of the old job and of those before it. `old` returns the old job,
-        or None where this output begins anew. Call it only while nothing is recorded yet, because
-        `onyx gc` forgets jobs that have ended. Idempotent, and safe when several peers do it at
-        once. Raises like `write`."""
-        ...
-
-
 @runtime_checkable
 class SnapshotInput(Protocol):
     """The method that an input has in addition if it makes what it reads, so that a job that
@@ -393,4 +393,196 @@ class Output(Protocol):
 
     def close(self) -> None:
         """Leave the task. What is not durable may be dropped: it will be replayed."""
+        ...
+
+
+@runtime_checkable
+class ColumnsOutput(Protocol):
+    """The method that an output has in addition if it can write columns. It is called in turn with
+    `write`: a task may get batches of both kinds."""
+
+    def write_columns(self, columns: pa.RecordBatch) -> None:
+        """Writes as `Output.write`, for the rows of a record batch; each counts as a segment."""
+        ...
+
+
+Commit = Callable[[Token, int], None]
+"""Called with a token and the number of segments it stands for, in the order of writing. When it
+has returned, these segments count as written, even if the writer dies before it publishes them."""
+
+
+@runtime_checkable
+class TransactionalOutput(Protocol):
+    """The methods that an output has in addition for exactly-once."""
+
+    def begin(self, commit: Commit) -> None:
+        """A new allocation version: drop what is not committed; it will be replayed. From now on
+        call `commit` before anything is published. It may raise Unavailable (repeat it later, with
+        the same token) and Fenced (another incarnation has the task)."""
+        ...
+
+    def finish(self, token: Token) -> None:
+        """Publish what this writer or another one committed. Idempotent, and safe when several
+        do it at once. Raises like `write`."""
+        ...
+
+
+@runtime_checkable
+class StagingOutput(TransactionalOutput, Protocol):
+    """The methods that an output has in addition if it can write in other processes than the one
+    that publishes."""
+
+    def stage(self, keep: Commit) -> None:
+        """From now on publish nothing: what `keep` has got is durable, and whoever has the token
+        publishes it with `finish`. Called once, before `write`."""
+        ...
+
+    def sweep(self) -> None:
+        """Everything that is to be published has been: remove what writers of this incarnation
+        left staged whose `PluginContext.writer` begins like this one's. They have ended. Raises
+        like `write`."""
+        ...
+
+
+@runtime_checkable
+class OneResultOutput(Protocol):
+    """The method that an output has in addition if it makes one result of the parts of all versions
+    of a job (`spec.upgrade`)."""
+
+    def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
+        """Called on every peer before it is ready, from a thread that may block: make sure that the
+        result will hold the parts of the old job and of those before it. `old` returns the old job,
+        or None where this output begins anew. Call it only while nothing is recorded yet, because
+        `onyx gc` forgets jobs that have ended. Idempotent, and safe when several peers do it at
+        once. Raises like `write`."""
+        ...
+
+
+@runtime_checkable
+class AckedReader(Protocol):
+    """The method that a reader has in addition if its source wants to know what is processed."""
+
+    def acked(self, positions: NDArray[np.uint64]) -> None:
+        """The trees of these positions, which rise, have become complete; each is named once, but
+        not those that `cursor` has passed. Called between two reads."""
+        ...
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """What functions give back for the tree of a position, and what is said of it
+        (`ledger.outcomes`), before it is complete."""
+        ...
+
+    def given_up(self, positions: NDArray[np.uint64]) -> None:
+        """These positions, which rise, have failed or were lost, and are not read again."""
+        ...
+
+    def settled(self, position: int) -> int:
+        """How far the frontier may go, of a position that it could go to: not beyond what has
+        failed until that is durable, or the next owner would take it for processed."""
+        ...
+
+    def sent_again(self, positions: NDArray[np.uint64]) -> None:
+        """These positions, which rise, are sent again: whoever waits for them still does."""
+        ...
+
+    def awaited(self, position: int) -> bool:
+        """Whether somebody waits for something all of which is before this position, each time
+        once: outputs then make durable what they hold."""
+        ...
+
+
+class Unanswered:
+    """The part of an `AckedReader` whose source gives no answers."""
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """The source takes no values."""
+
+    def given_up(self, positions: NDArray[np.uint64]) -> None:
+        """The source does not hear of them."""
+
+    def settled(self, position: int) -> int:
+        """No limit: nothing is to be durable before."""
+        return position
+
+    def sent_again(self, positions: NDArray[np.uint64]) -> None:
+        """No request waits for them."""
+
+    def awaited(self, position: int) -> bool:
+        """No request waits."""
+        return False
+
+
+@runtime_checkable
+class DrainingReader(Protocol):
+    """The method that a reader has in addition if its source can be closed."""
+
+    def drain(self) -> int | None:
+        """Take nothing new any more. Returns the position behind the last one that was taken and
+        has to be processed before the job ends; None while that is not known: ask again."""
+        ...
+
+
+@runtime_checkable
+class OwningInput(Protocol):
+    """The method that an input has in addition if only the owner of a partition may read it."""
+
+    def allocate(self, version: AllocationVersion) -> None:
+        """Partitions that are opened from now on belong to this peer in this allocation version of
+        the job."""
+        ...
+
+
+class RefusedSegments(NamedTuple):
+    """Segments that an output had taken, and finds that it can never write."""
+
+    first: int
+    """How many were written to the instance before them, as `Output.durable` counts."""
+    segments: int
+    error: UserError
+    kept: bool
+    """Whether the output keeps them as dead letters, so that nobody has to mind."""
+
+
+@runtime_checkable
+class RefusingOutput(Protocol):
+    """The method that an output has in addition if it learns only after `write` that others take
+    some segments and refuse some, as a server does. The task decides what that means: the answer to
+    a request, or the end of the job."""
+
+    def take_refused(self) -> list[RefusedSegments]:
+        """What has been refused since the last call. `Output.durable` counts such segments when
+        they are nobody's any more, and not before they are in what this returns."""
+        ...
+
+
+@runtime_checkable
+class StageOutput(Protocol):
+    """What the output half of a task with a Spark stage has in addition. Its `seal` says that
+    nothing more comes; what the stage makes is read by the input half."""
+
+    doing: str
+    """What the stage does now, in words; empty if it does not run. Read by any thread."""
+
+    def choose(self, upstream: str) -> None:
+        """What is written from now on comes from this task."""
+        ...
+
+    def misfits(self, segments: Segments) -> list[SegmentFailure]:
+        """The segments of the chosen task that no DataFrame of the stage can have beside those that
+        came before, by index."""
+        ...
+
+    def lead(self, leads: bool) -> None:
+        """Whether this peer of the task is the one that runs the stage. Asked for in each
+        allocation version; two peers may believe it for a while."""
+        ...
+
+
+@runtime_checkable
+class FollowedOutput(Protocol):
+    """The method that an output has in addition if other jobs follow what it publishes."""
+
+    def last_parts(self) -> Sequence[str]:
+        """The name of the last part of each writer of the task. Called after `seal`, when all is
+        published. Raises like `Output.write`."""
         ...

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from onyx.codec.segments import decode, encode
 from onyx.flow.segment import Segment
-from onyx.plugins.indexed import IndexedReader, partition_names
+from onyx.plugins.bases import IndexedReader, partition_names
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.small_options import SequenceOptions
 from onyx.plugins.starting import check_partitions, read_start

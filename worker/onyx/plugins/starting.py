@@ -10,9 +10,9 @@ with another `startFrom` would then give other segments the positions of those i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import field
@@ -21,6 +21,9 @@ from onyx.errors import Problem, UserError
 from onyx.model.keys.durations import Duration
 from onyx.model.report import INVALID, Report, listed, nearest
 from onyx.plugins.protocol import START, Cursor, Input, PluginContext, StartingInput
+
+if TYPE_CHECKING:  # options are also checked where Arrow is not installed
+    from onyx.journal.view import JournalBounds
 
 OPTION = "startFrom"
 Form = Literal["beginning", "end", "time", "timeAgo", "recordsAgo", "position", "positions"]
@@ -151,3 +154,28 @@ def _ago_ms(value: Any) -> int:
     if found is INVALID:
         raise ValueError(f"timeAgo must be {Duration(0, AGO_MS_MAX).describe()}")
     return int(found)
+
+
+def position_in(
+    bounds: JournalBounds, start: Start, partition: str, now_ms: int, since: Callable[[int], int]
+) -> int:
+    """The position at which it is read first.
+
+    Args:
+        bounds: of what there is.
+        since: the first position that was not written before a time.
+    """
+    since_ms = start.since_ms(now_ms)
+    if since_ms is not None:
+        return since(since_ms)
+    match start.form:
+        case "beginning":
+            return bounds.first
+        case "end":
+            return bounds.end
+        case "recordsAgo":
+            return max(bounds.first, bounds.end - start.records)
+        case "positions":
+            return start.positions.get(partition, bounds.first)
+        case _:
+            return start.position(partition)

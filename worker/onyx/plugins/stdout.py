@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
-from onyx.plugins.immediate import ImmediateColumnsOutput
+from onyx.plugins.bases import ImmediateColumnsOutput
 from onyx.plugins.jsonl import JsonLines
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.small_options import StdoutOptions

@@ -16,6 +16,10 @@ instance leaves with nothing in doubt (`close`), and at the end of the job (`sea
 Invariant: without a position nothing is applied. So removing the position is the fence, and there
 are never more positions than writers that may still write.
 
+Columns have classes of their own, so that a `TransactionWriter` of a user, which may change
+segments in `write`, gets all of them there, and a `TransactionStore` of a user need not know
+columns.
+
 Rejected: prepared transactions (XA), which most stores lack or switch off, and which hold locks
 until a worker that may be dead decides; one position for each slot, for which two incarnations
 would compete.
@@ -25,20 +29,25 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
+import pyarrow as pa
 from msgspec import field
 
+from onyx.codec import columns as column_codec
+from onyx.codec import segments as segment_codec
 from onyx.codec.segments import decode, encode
 from onyx.errors import Fenced, OnyxError, SegmentError, Unavailable
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import TRANSACTION_LIMITS, RollLimits
 from onyx.plugins.rolling import RollingWriter
+from onyx.plugins.segment_runs import Run
 
 Packed = list[bytes]
 """The segments of one `write`, encoded: JSON data, as it is part of a token."""
@@ -258,3 +267,57 @@ class TransactionWriter(RollingWriter):
 def size_of(packed: Packed) -> int:
     """Bytes of one packed `write`."""
     return sum(map(len, packed))
+
+
+class ColumnsStore(TransactionStore, Protocol):
+    """A `TransactionStore` that writes columns as well. The methods raise like its own."""
+
+    def check_columns(self, columns: Columns) -> None:
+        """`check` for segments in columns."""
+        ...
+
+    def apply_runs(self, writer: str, number: int, runs: Sequence[Run]) -> bool:
+        """`apply` for dicts and columns in their order."""
+        ...
+
+
+class ColumnsTransactionWriter(TransactionWriter):
+    """A `TransactionWriter` that takes columns (`protocol.ColumnsOutput`)."""
+
+    def __init__(
+        self, store: ColumnsStore, context: PluginContext, limits: RollLimits = TRANSACTION_LIMITS
+    ) -> None:
+        super().__init__(store, context, limits)
+        self._columns_store = store
+
+    def write_columns(self, columns: pa.RecordBatch) -> None:
+        """Writes as `write`. The rows of one call stay together, as the segments of one call do."""
+        if columns.num_rows:
+            self._take(columns.num_rows, lambda: self._packed_columns(Columns(columns)))
+
+    def _packed_columns(self, columns: Columns) -> Packed:
+        try:
+            schema = column_codec.encode_schema(columns.record_batch.schema)
+        except SegmentError as error:
+            raise task_error(self._context, str(error)) from error
+        self._columns_store.check_columns(columns)
+        return [schema, column_codec.encode(columns)]
+
+    def _apply_packed(self, writer: str, number: int, packed: Sequence[Packed]) -> bool:
+        return self._columns_store.apply_runs(writer, number, list(_runs(packed)))
+
+
+def _runs(packed: Sequence[Packed]) -> Iterator[Run]:
+    """What was written. Dicts of several calls are one run."""
+    segments: list[Segment] = []
+    for each in packed:
+        if len(each) == 1:
+            segments += segment_codec.decode(each[0])
+            continue
+        if segments:
+            yield segments
+            segments = []
+        schema, batch = each
+        yield column_codec.decode(batch, column_codec.decode_schema(schema))
+    if segments:
+        yield segments

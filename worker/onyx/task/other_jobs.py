@@ -14,7 +14,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import journals_of, keeps_journal, keeps_processed
 from onyx.model.report import listed, nearest
-from onyx.plugins.other_jobs import JobJournal, JobOutput, State
+from onyx.plugins.protocol import JobJournal, JobOutput, OtherJobState
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.storage.opening import absolute
@@ -114,7 +114,7 @@ def versions_of(replica: Replica, jobs: Iterable[JobId]) -> list[JobId]:
     return chain
 
 
-def _state(replica: Replica, chain: Sequence[JobId]) -> State:
+def _state(replica: Replica, chain: Sequence[JobId]) -> OtherJobState:
     if any(each in replica.jobs for each in chain):
         return "runs"
     ends = [has_completed(replica, each) for each in chain]

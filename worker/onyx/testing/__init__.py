@@ -1,8 +1,7 @@
 """For tests: a whole cluster, a queue in memory, stages of Spark, and checks of plugins and
 processors."""
 
-from onyx.plugins.channel import open_channel
-from onyx.plugins.channel_queue import Channel
+from onyx.plugins.channel import Channel, open_channel
 from onyx.testing.columns_kit import check_columns_input
 from onyx.testing.env import TestEnv, with_test_env
 from onyx.testing.plugin_kit import check_input, check_output

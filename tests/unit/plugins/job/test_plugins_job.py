@@ -27,8 +27,7 @@ from onyx.plugins.job.feed import PARTS_MAX, Known, PartsFeed, partition_of
 from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.job.reader import PartsReader
-from onyx.plugins.other_jobs import JobOutput
-from onyx.plugins.protocol import START, Cursor, PluginContext
+from onyx.plugins.protocol import START, Cursor, JobOutput, PluginContext
 from onyx.plugins.starting import StartAt, StartFrom
 from onyx.storage.memory import MemoryBlobStore
 

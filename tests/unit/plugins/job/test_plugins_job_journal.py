@@ -23,8 +23,7 @@ from onyx.model.retention import DAY_MS, Retention
 from onyx.plugins.job.follower import JournalFollower
 from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
-from onyx.plugins.other_jobs import JobJournal, State
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import Cursor, JobJournal, OtherJobState
 from onyx.plugins.starting import StartAt, StartFrom
 from onyx.storage.memory import MemoryBlobStore
 
@@ -41,7 +40,7 @@ class Source:
     """A job whose input `take` keeps its journal, with its versions, and who follows it."""
 
     partitions: int = 1
-    state: State = "runs"
+    state: OtherJobState = "runs"
     store: MemoryBlobStore = field(default_factory=MemoryBlobStore)
     jobs: list[str] = field(default_factory=list)
     clock: ManualClock = field(default_factory=ManualClock)
@@ -263,7 +262,9 @@ def test_a_job_that_has_completed_and_whose_last_chunk_is_gone_has_no_end() -> N
 
 
 @pytest.mark.parametrize("state", ["killed", "forgotten"])
-def test_of_a_job_that_was_killed_the_rest_is_read_and_then_an_upgrade(state: State) -> None:
+def test_of_a_job_that_was_killed_the_rest_is_read_and_then_an_upgrade(
+    state: OtherJobState,
+) -> None:
     source = Source().append(2)
     following = source.follow()
     source.state = state

@@ -16,8 +16,7 @@ from onyx.journal.journal import Journal, read_ended
 from onyx.journal.logs import Content, PartitionFolder, RememberedRequest
 from onyx.model.retention import Retention
 from onyx.plugins.journalled.partitions import JournalledPartitions
-from onyx.plugins.other_jobs import OldJournal
-from onyx.plugins.protocol import START, Cursor, PluginContext
+from onyx.plugins.protocol import START, Cursor, OldJournal, PluginContext
 from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.plugins.starting import StartAt, StartFrom
 from onyx.requests.request import Level, Request

@@ -17,8 +17,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from onyx.flow.batch import as_dicts
 from onyx.ledger.outcomes import FailedSegment, Outcomes
 from onyx.ledger.returns import OUTCOMES, Parts
-from onyx.plugins.journalled.owning import AckedReader
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import AckedReader, Cursor
 from onyx.plugins.sources.in_flight import InFlight
 from onyx.plugins.sources.native import RETRY_S, NativeInput
 from onyx.plugins.sources.portions import Messages, messages_of

@@ -11,7 +11,7 @@ from onyx.flow.batch import Indices, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Read, mixed, pieces_of
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import with_columns
+from onyx.plugins.segment_runs import with_columns
 
 
 class Extras:

@@ -18,7 +18,6 @@ from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import as_dicts, as_given
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import Chunks, good_runs
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.parquet_sizes import Sizes
@@ -26,6 +25,7 @@ from onyx.plugins.files.spark_footer import SparkTypes, spark_types
 from onyx.plugins.parts.arrow import pq
 from onyx.plugins.protocol import ColumnsReader, Cursor
 from onyx.plugins.records import BadRecords
+from onyx.plugins.segment_runs import DecodedRuns, good_runs
 from onyx.storage.files import FileSystem
 
 ROWS_AT_A_TIME = 4_096
@@ -161,7 +161,7 @@ class ParquetReader(ColumnsReader):
         self._rows = rows
         self._extras = extras
         self._bad = bad
-        self._chunks = Chunks()
+        self._chunks = DecodedRuns()
 
     def read(self, segments_max: int) -> list[Segment]:
         """Rows of the current batch. Raises like `ParquetRows.next`."""

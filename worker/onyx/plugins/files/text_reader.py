@@ -16,11 +16,11 @@ from onyx.errors import Unavailable
 from onyx.flow.batch import Segments, as_dicts, as_given
 from onyx.flow.mixed import Read, runs_of
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import Chunks
 from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.protocol import ColumnsReader, Cursor
 from onyx.plugins.records import BOM, BadRecords, Records
+from onyx.plugins.segment_runs import DecodedRuns
 
 BLOCK_BYTES = 32_768
 COLUMNS_BLOCK_BYTES = 262_144
@@ -130,7 +130,7 @@ class FileReader(ColumnsReader):
     def __init__(self, blocks: FileBlocks) -> None:
         """`blocks`: of dicts or of columns, as will be read."""
         self._blocks = blocks
-        self._chunks = Chunks()
+        self._chunks = DecodedRuns()
         """Decoded and not taken. What has been taken is let go of at once: it is freed while it is
         still in the processor's cache, by whoever is done with it."""
 

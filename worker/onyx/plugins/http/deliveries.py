@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from onyx.plugins.engine_outputs import RefusedSegments
 from onyx.plugins.http.letters import Letters
 from onyx.plugins.http.sender import Refusal, Request, Sender, Sending
 from onyx.plugins.options import task_error
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import PluginContext, RefusedSegments
 
 Report = Callable[[RefusedSegments], None]
 

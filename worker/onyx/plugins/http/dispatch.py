@@ -9,14 +9,13 @@ from functools import partial
 from hashlib import sha256
 
 from onyx.errors import Unavailable
-from onyx.plugins.engine_outputs import RefusedSegments
 from onyx.plugins.http.bodies import Body, bodies_of
 from onyx.plugins.http.deliveries import Deliveries
 from onyx.plugins.http.endpoint import Endpoint
 from onyx.plugins.http.letters import Letters
 from onyx.plugins.http.options import HttpOptions
 from onyx.plugins.http.sender import Request, Sender
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import PluginContext, RefusedSegments
 from onyx.telemetry.catalog import HTTP_REFUSALS, HTTP_REQUESTS, HTTP_RETRIES
 
 WAIT_S_MAX = 1.0

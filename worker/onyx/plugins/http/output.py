@@ -16,12 +16,11 @@ from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
-from onyx.plugins.engine_outputs import RefusedSegments
 from onyx.plugins.http.committing import CommittingWriter
 from onyx.plugins.http.dispatch import Dispatch
 from onyx.plugins.http.options import HttpOptions
 from onyx.plugins.http.streaming import StreamingWriter
-from onyx.plugins.protocol import Commit, PluginContext, Token
+from onyx.plugins.protocol import Commit, PluginContext, RefusedSegments, Token
 
 
 class HttpOutput:

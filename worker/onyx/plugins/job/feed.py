@@ -22,13 +22,11 @@ from onyx.errors import OnyxError, StateError, Unavailable, UserError
 from onyx.flow.batch import U64
 from onyx.journal.logs import Content, RememberedRequest
 from onyx.plugins.job.options import JobOptions
-from onyx.plugins.journalled.owning import Unanswered
-from onyx.plugins.other_jobs import JobOutput
 from onyx.plugins.parts import offsets
 from onyx.plugins.parts.listing import NotThere, part_of, parts_in
 from onyx.plugins.parts.names import whose
 from onyx.plugins.parts.offsets import Limit, Mark, Part
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import JobOutput, PluginContext, Unanswered
 from onyx.plugins.starting import read_start
 from onyx.storage.opening import is_remote
 from onyx.telemetry.interface import TaskMetrics

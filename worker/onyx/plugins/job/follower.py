@@ -26,13 +26,11 @@ from onyx.ids import JobId
 from onyx.journal.depot import Gone
 from onyx.journal.logs import PartitionFolder
 from onyx.journal.view import Block, JournalBounds, JournalView
-from onyx.plugins.chunks import gathered
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.journalled.reader import JournalReader
-from onyx.plugins.journalled.starting import position_in
-from onyx.plugins.other_jobs import JobJournal
-from onyx.plugins.protocol import Cursor, PluginContext
-from onyx.plugins.starting import read_start
+from onyx.plugins.protocol import Cursor, JobJournal, PluginContext
+from onyx.plugins.segment_runs import gathered
+from onyx.plugins.starting import position_in, read_start
 
 
 @prepared

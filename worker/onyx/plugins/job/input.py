@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from onyx.errors import UserError
 from onyx.journal.journal import Journal
+from onyx.plugins.bases import partition_names
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
-from onyx.plugins.indexed import partition_names
 from onyx.plugins.job.feed import PartsFeed
 from onyx.plugins.job.follower import JournalFollower, first_position, follows_journal
 from onyx.plugins.job.options import REFUSED_OF_OUTPUTS, JobOptions
@@ -26,8 +26,7 @@ from onyx.plugins.job.reader import PartsReader, at_of
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import OwnerReader
 from onyx.plugins.options import option_error
-from onyx.plugins.other_jobs import JobJournal
-from onyx.plugins.protocol import START, Cursor, Input, PluginContext, Reader
+from onyx.plugins.protocol import START, Cursor, Input, JobJournal, PluginContext, Reader
 from onyx.plugins.starting import check_partitions, read_start, wrong_start
 
 JOURNAL_BYTES_MAX = 1_073_741_824

@@ -9,8 +9,7 @@ import msgspec
 
 from onyx.errors import Problem, UserError
 from onyx.plugins.options import Options
-from onyx.plugins.other_jobs import State
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import OtherJobState, PluginContext
 from onyx.plugins.starting import Form, StartFrom, wrong_start
 
 _OF_PARTS = "the rows of a part have no times, and their positions follow from the order of parts"
@@ -49,7 +48,7 @@ class JobOptions(Options, frozen=True):
                 f"{context.where}: a job cannot follow itself: job {self.job} is this one"
             )
 
-    def no_more(self, context: PluginContext, state: State) -> str:
+    def no_more(self, context: PluginContext, state: OtherJobState) -> str:
         """Why nothing more comes of a job of which all is read; empty if something may."""
         if state in ("runs", "completed"):
             return ""

@@ -1,4 +1,5 @@
-"""A partition that this process owns: a thread takes what the source gives into the journal.
+"""A partition that this process owns: a thread takes what its source, the *feed*, gives into the
+journal.
 
 What is durable is handed to the reader in memory, up to a limit; beyond it, the reader gets it from
 the journal. So a task that lags costs no memory, and one that keeps up reads no file.
@@ -12,12 +13,70 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
+from onyx.base.seams import Clock
 from onyx.errors import Fenced, OnyxError, Unavailable, contained
 from onyx.flow.batch import Segments
 from onyx.journal.journal import Journal
-from onyx.journal.logs import Content
-from onyx.plugins.journalled.feed import Feed
+from onyx.journal.logs import Content, RememberedRequest
+from onyx.plugins.protocol import AckedReader
+from onyx.telemetry.interface import TaskMetrics
+
+
+class Feed(AckedReader, Protocol):
+    """A source without stable positions. `take`, `appended` and `failed` are called by the writer
+    of the journal, `acked`, `passed` and `report` by the task."""
+
+    judges: bool
+    """Whether `judged` has to be written while the job drains too."""
+
+    def take(self, first: int, wait_s: float) -> Content | None:
+        """What goes into the next chunk, whose first segment has this position; None: nothing came
+        within `wait_s`. Raises Unavailable: try again later."""
+        ...
+
+    def judged(self, wait_s: float) -> Content | None:
+        """What became of segments, without new ones; None: there was nothing within `wait_s`. It is
+        written also where there is no room, because the frontier waits for it."""
+        ...
+
+    def appended(self, content: Content) -> None:
+        """It is durable now: the source may forget it."""
+        ...
+
+    def hold(self, reason: str) -> None:
+        """The journal cannot be written or has no room: why, or empty when it can be again."""
+        ...
+
+    def passed(self, position: int) -> None:
+        """The trees of all positions before this one are complete."""
+        ...
+
+    def remembered(self) -> list[RememberedRequest]:
+        """The requests that the journal is to know further on, in the order of positions."""
+        ...
+
+    def ended(self) -> bool:
+        """Whether everything was taken and nothing will ever follow."""
+        ...
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Count what has happened since the last time; called by the task."""
+        ...
+
+    def refuse(self) -> None:
+        """The job drains: nothing new is taken, but what was given is processed."""
+        ...
+
+    def close(self, error: OnyxError | None) -> None:
+        """Nothing is taken any more: the partition goes to another owner, or `error` ended it."""
+        ...
+
+    def release(self) -> None:
+        """The writer has ended: close what it has used. Called by the writer."""
+        ...
+
 
 logger = logging.getLogger(__name__)
 
@@ -201,3 +260,87 @@ class JournalledPartition:
             self._error = error
         self.feed.close(error)
         self._wake()
+
+
+class KnownId(Protocol):
+    """What is known of an id."""
+
+    @property
+    def digest(self) -> bytes:
+        """Hash of the content; empty where nobody compares it."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """Position of the first segment."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Segments."""
+        ...
+
+    @property
+    def wall_ms(self) -> int:
+        """When it came."""
+        ...
+
+    @property
+    def outcomes(self) -> Any:
+        """Where segments of it have failed for good, what became of it; else None."""
+        ...
+
+    @property
+    def left(self) -> int:
+        """Above 0 while the id may not be forgotten."""
+        ...
+
+
+K = TypeVar("K", bound=KnownId)
+
+
+class IdMemory(Generic[K]):
+    """Ids in the order of their positions, which are forgotten from the oldest on. Not thread-safe.
+
+    Invariant: an id whose entry has something `left` is not forgotten, nor any that came after it.
+    """
+
+    def __init__(self, clock: Clock, ids_max: int, keep_ms: int, since_ms: int = 0) -> None:
+        """
+        Args:
+            since_ms: no id counts as older than this time.
+        """
+        self._clock = clock
+        self._max = ids_max
+        self._keep_ms = keep_ms
+        self._since_ms = since_ms
+        self._known: dict[str, K] = {}
+
+    def get(self, id: str) -> K | None:
+        """What is known of an id."""
+        return self._known.get(id)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._known
+
+    def add(self, id: str, entry: K) -> None:
+        """An id behind all others."""
+        self._known[id] = entry
+
+    def forget(self) -> None:
+        """Drop ids that are too many or too old."""
+        oldest_ms = self._clock.wall_ms() - self._keep_ms
+        while self._known:
+            id, entry = next(iter(self._known.items()))
+            old = max(entry.wall_ms, self._since_ms) < oldest_ms or len(self._known) > self._max
+            if entry.left > 0 or not old:
+                return
+            del self._known[id]
+
+    def remembered(self) -> list[RememberedRequest]:
+        """Everything that the journal is to know further on."""
+        self.forget()
+        return [
+            RememberedRequest(id, each.digest, each.first, each.count, each.wall_ms, each.outcomes)
+            for id, each in self._known.items()
+        ]

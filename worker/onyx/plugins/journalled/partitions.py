@@ -13,14 +13,12 @@ from onyx.journal.journal import Journal, read_ended
 from onyx.journal.logs import PartitionFolder
 from onyx.journal.view import JournalView
 from onyx.model.retention import NOTHING, Retention
-from onyx.plugins.indexed import partition_names
-from onyx.plugins.journalled.feed import Feed
-from onyx.plugins.journalled.partition import JournalledPartition
+from onyx.plugins.bases import partition_names
+from onyx.plugins.journalled.partition import Feed, JournalledPartition
 from onyx.plugins.journalled.reader import JournalReader, OwnerReader, replaying
-from onyx.plugins.journalled.starting import position_in
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import START, Cursor, PluginContext
-from onyx.plugins.starting import OPTION, StartFrom, check_partitions, read_start
+from onyx.plugins.starting import OPTION, StartFrom, check_partitions, position_in, read_start
 
 logger = logging.getLogger(__name__)
 

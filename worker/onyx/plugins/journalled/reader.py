@@ -13,9 +13,9 @@ from onyx.flow.batch import U64, Segments, as_dicts, as_given, part_of
 from onyx.flow.segment import Segment
 from onyx.journal.journal import Journal
 from onyx.ledger.returns import Parts
-from onyx.plugins.chunks import Chunks
 from onyx.plugins.journalled.partition import JournalledPartition
 from onyx.plugins.protocol import ColumnsReader, Cursor
+from onyx.plugins.segment_runs import DecodedRuns
 from onyx.telemetry.catalog import JOURNAL_BYTES
 from onyx.telemetry.interface import TaskMetrics
 
@@ -52,7 +52,7 @@ class JournalReader(ColumnsReader):
         self._position = position
         self._next = following
         self._state = state
-        self._held = Chunks()
+        self._held = DecodedRuns()
 
     def read(self, segments_max: int) -> list[Segment]:
         """Segments as dicts, as far as they are there. When a chunk cannot be read now, those

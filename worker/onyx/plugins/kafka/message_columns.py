@@ -20,11 +20,11 @@ from onyx.flow.batch import Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Piece, mixed, pieces_of, runs_of
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import good_runs, with_columns
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.kafka.options import InputOptions
 from onyx.plugins.kafka.records import MessageRecords, wrong_key
 from onyx.plugins.records import BadRecords
+from onyx.plugins.segment_runs import good_runs, with_columns
 
 _WRONG = (pa.ArrowException, OSError, EOFError, ValueError, UserError)
 

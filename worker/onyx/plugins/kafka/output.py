@@ -13,7 +13,6 @@ import pyarrow as pa
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
-from onyx.plugins.columns_transactions import ColumnsTransactionWriter
 from onyx.plugins.kafka.client import KafkaClient
 from onyx.plugins.kafka.messages import Messages
 from onyx.plugins.kafka.options import OutputOptions
@@ -21,6 +20,7 @@ from onyx.plugins.kafka.producer import ReportedWriter
 from onyx.plugins.kafka.store import KafkaStore
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import roll_limits
+from onyx.plugins.transactions import ColumnsTransactionWriter
 
 
 class KafkaOutput:

@@ -22,11 +22,11 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Segments, as_dicts, as_given
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import Chunks
 from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient
 from onyx.plugins.kafka.message_columns import Decoded
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import ColumnsReader, Cursor
+from onyx.plugins.segment_runs import DecodedRuns
 
 POLL_S = 0.002
 """Wait for a new message: a peer looks at its partitions in turn."""
@@ -80,7 +80,7 @@ class KafkaReader(ColumnsReader):
         self._markers = deque([marker])
         self._records = records
         self._messages_max = messages_max
-        self._chunks = Chunks()
+        self._chunks = DecodedRuns()
         """Decoded and not taken; `_position` is behind them."""
         self._known = known
         self._done = done

@@ -15,12 +15,12 @@ from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import runs_of
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import good_runs, with_columns
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.queues.options import QueueOptions
 from onyx.plugins.records import BadRecords, reason_of
+from onyx.plugins.segment_runs import good_runs, with_columns
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _WRONG = (*UNREADABLE, OverflowError)

@@ -35,8 +35,8 @@ from onyx.ledger.outcomes import (
     outcomes_of_value,
 )
 from onyx.ledger.returns import OUTCOMES, RETRIED, Parts, put_together
-from onyx.plugins.chunks import gathered
-from onyx.plugins.journalled.ids import IdMemory
+from onyx.plugins.journalled.partition import IdMemory
+from onyx.plugins.segment_runs import gathered
 from onyx.requests.mailboxes import MOVES
 from onyx.requests.request import Answer, Level, Request, Status, answered
 from onyx.telemetry.interface import TaskMetrics

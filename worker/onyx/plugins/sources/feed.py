@@ -19,8 +19,8 @@ from onyx.base.seams import Clock
 from onyx.errors import OnyxError, Unavailable, contained
 from onyx.flow.batch import U64
 from onyx.journal.logs import Content, RememberedRequest
-from onyx.plugins.journalled.ids import IdMemory
-from onyx.plugins.journalled.owning import Unanswered
+from onyx.plugins.journalled.partition import IdMemory
+from onyx.plugins.protocol import Unanswered
 from onyx.plugins.sources.owed import Owed
 from onyx.plugins.sources.portions import Messages, messages_of
 from onyx.plugins.sources.protocol import LiveSource

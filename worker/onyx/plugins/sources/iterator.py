@@ -18,9 +18,9 @@ import pyarrow as pa
 from onyx.errors import OnyxError, describe_type
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
-from onyx.plugins.chunks import gathered
 from onyx.plugins.options import function_error, task_error
 from onyx.plugins.protocol import PluginContext
+from onyx.plugins.segment_runs import gathered
 from onyx.plugins.sources.input import JournalledInput
 from onyx.plugins.sources.options import IteratorOptions
 from onyx.plugins.sources.protocol import LiveSource, Portion

@@ -22,10 +22,9 @@ from onyx.flow.batch import U64, Segments
 from onyx.ids import AllocationVersion
 from onyx.ledger.outcomes import outcomes_of
 from onyx.ledger.returns import OUTCOMES, Parts
-from onyx.plugins.indexed import partition_names
-from onyx.plugins.journalled.owning import Unanswered
+from onyx.plugins.bases import partition_names
 from onyx.plugins.journalled.reader import JournalReader
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader, Unanswered
 from onyx.plugins.sources.in_flight import Done, InFlight
 from onyx.plugins.sources.owed import Owed
 from onyx.plugins.sources.portions import messages_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from onyx.plugins.columns_transactions import ColumnsTransactionWriter
 from onyx.plugins.options import variable_of
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import roll_limits
@@ -10,6 +9,7 @@ from onyx.plugins.sql.engine import connect
 from onyx.plugins.sql.options import SqlOptions
 from onyx.plugins.sql.store import SqlStore
 from onyx.plugins.sql.target import Target
+from onyx.plugins.transactions import ColumnsTransactionWriter
 
 
 class SqlOutput(ColumnsTransactionWriter):

@@ -12,8 +12,7 @@ from onyx.errors import Unavailable, UserFunctionError
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.options import folder_at
-from onyx.plugins.other_jobs import UpgradedJob
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader, UpgradedJob
 from onyx.spark.child.request import EXACT_TYPES, FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.input.options import SparkInputOptions

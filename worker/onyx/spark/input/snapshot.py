@@ -23,9 +23,8 @@ from msgspec.structs import replace
 
 from onyx.base.structs import prepared, stored
 from onyx.errors import OnyxError, UserError
-from onyx.plugins.other_jobs import UpgradedJob
 from onyx.plugins.parts.stores import folder_name
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.result_names import MANIFEST
 from onyx.spark.target import Target, target_in
 from onyx.storage.interface import Location

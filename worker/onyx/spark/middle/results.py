@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onyx.plugins.bases import partition_names
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
-from onyx.plugins.indexed import partition_names
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId
 from onyx.plugins.options import folder_at
-from onyx.plugins.other_jobs import UpgradedJob
 from onyx.plugins.parts.names import run_name
 from onyx.plugins.parts.stores import writer_of
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
 from onyx.spark.stage.directory_stage import Workspace, run_stage

@@ -20,7 +20,7 @@ from onyx.base.path_names import path_name
 from onyx.base.structs import prepared, stored
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.plugins.other_jobs import UpgradedJob
+from onyx.plugins.protocol import UpgradedJob
 from onyx.storage.interface import Location
 
 NOTE = "_onyx.json"

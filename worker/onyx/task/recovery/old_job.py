@@ -22,7 +22,7 @@ from onyx.log.job_documents import RESTORE_LOG
 from onyx.model.job import Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import keeps_journal
-from onyx.plugins.other_jobs import OldJournal, UpgradedJob
+from onyx.plugins.protocol import OldJournal, UpgradedJob
 from onyx.replica.state import Partitions, Replica
 from onyx.spark.driver.committed import Committed, close
 from onyx.task.parts import Assignment, Runtime

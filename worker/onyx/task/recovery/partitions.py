@@ -13,8 +13,7 @@ import msgspec
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
 from onyx.log.room import NoRoom
-from onyx.plugins.journalled.owning import OwningInput
-from onyx.plugins.protocol import Cursor, SnapshotInput
+from onyx.plugins.protocol import Cursor, OwningInput, SnapshotInput
 from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.dealt_partitions import partitions_of

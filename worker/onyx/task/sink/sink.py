@@ -18,9 +18,18 @@ from onyx.flow.batch import Indices, Segments
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
-from onyx.plugins.engine_outputs import RefusedSegments, RefusingOutput, StageOutput
-from onyx.plugins.other_jobs import FollowedOutput, UpgradedJob
-from onyx.plugins.protocol import Commit, OneResultOutput, Output, Token, TransactionalOutput
+from onyx.plugins.protocol import (
+    Commit,
+    FollowedOutput,
+    OneResultOutput,
+    Output,
+    RefusedSegments,
+    RefusingOutput,
+    StageOutput,
+    Token,
+    TransactionalOutput,
+    UpgradedJob,
+)
 from onyx.program.writer import Writer
 from onyx.replica.commands.seal_output import PARTS_MAX
 

@@ -31,8 +31,7 @@ from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow, ReturningWind
 from onyx.ledger.returns import Parts
 from onyx.model.job import CatalogEntry
 from onyx.model.plugins import returns_failures
-from onyx.plugins.journalled.owning import AckedReader, DrainingReader
-from onyx.plugins.protocol import Cursor, Input
+from onyx.plugins.protocol import AckedReader, Cursor, DrainingReader, Input
 from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader, segments_reader
 from onyx.task.batching import BatchSizing, FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
