@@ -29,7 +29,7 @@ from onyx.plugins.context import context_of
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START
-from onyx.program.reading.segments_reader import segments_reader
+from onyx.program.plugin_forms import segments_reader
 from onyx.rights import EVERYTHING
 
 EVERY = 250

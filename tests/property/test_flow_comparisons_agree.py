@@ -7,10 +7,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.flow.columns.comparisons import ColumnComparison
 from onyx.flow.columns.record_batch import Columns, to_dicts
-from onyx.flow.comparisons import Comparison
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.comparisons import ColumnComparison, Comparison
+from onyx.flow.segment import Refusal
 
 POOL = [
     None, 0, 1, -1, 127, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1, 0.1, 0.5, -0.0,

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import onyx
-from onyx.flow import evaluation
+from onyx.flow import routing
 from onyx.flow.apply import apply_function
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.conditions import compile_conditions, everything_to, sendable
-from onyx.flow.handling import Handling
 from onyx.flow.leaves import Leaves
+from onyx.flow.routed import Handling
 from onyx.flow.routing import route_batch
-from onyx.flow.segment_failure import RetriesExhausted
+from onyx.flow.segment import RetriesExhausted
 from onyx.functions.retry import failed
 from onyx.model.job import CatalogEntry, FlowCondition, Job
 
@@ -148,7 +148,7 @@ def letter(parent, error):
 )
 def test_a_batch_is_routed_as_its_segments_are(entries, plan, exhausted, dead, refusing, together):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "TOGETHER_MIN", 0 if together else 1_000)
+        patch.setattr(routing, "TOGETHER_MIN", 0 if together else 1_000)
         check_routing(entries, plan, exhausted, dead, refusing)
 
 

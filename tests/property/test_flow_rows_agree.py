@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onyx.flow.columns.rows import dict_rows, dicts_of
+from onyx.flow.columns.record_batch import dict_rows, dicts_of
 
 NAMES = st.text(max_size=6) | st.sampled_from(
     [

@@ -6,8 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.flow.groups.hashes import TEXT_BYTES_MAX, column_hashes
-from onyx.flow.groups.keys import SHARDS, key_hash, shard_of
+from onyx.flow.groups.keys import SHARDS, TEXT_BYTES_MAX, column_hashes, key_hash, shard_of
 from onyx.keystate.groups import Shards
 
 TEXT = st.text(max_size=12) | st.text(min_size=TEXT_BYTES_MAX // 2, max_size=TEXT_BYTES_MAX + 2)

@@ -7,8 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.examples import examples
 
 from onyx.ledger.lineage import FINAL, pack_roots, unpack
+from onyx.ledger.pending import GivingUpWindow, OrderedWindow, ReturningWindow
 from onyx.ledger.retry_delay import RetryDelay
-from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow, ReturningWindow
 
 CAPACITY = 16
 LIFETIME = 3

@@ -32,7 +32,7 @@ from onyx.flow.batch import Batch
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.formats import Segments
 from onyx.flow.leaves import Leaves
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 from onyx.joins.kept import Kept
 from onyx.keystate.coded import Groups
 from onyx.keystate.records import Record
@@ -44,7 +44,7 @@ from onyx.operators.keyed.expiry import Expiry
 from onyx.operators.keyed.function_calls import HeldStates
 from onyx.operators.keyed.states import Lists, Maps
 from onyx.operators.keyed.timers import Clock, Timer, Timers
-from onyx.program.definition import Definition
+from onyx.program.program import Definition
 from onyx.state.chunks import Chunk
 from onyx.state.local.spilled_bucket import SpilledBucket
 from onyx.tables import loading

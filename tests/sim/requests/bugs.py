@@ -28,8 +28,7 @@ from onyx.flow.segment import Segment
 from onyx.journal import journal as journals
 from onyx.journal.journal import IndexedChunk, Journal
 from onyx.journal.logs import ChunkPlace, Content, JournalLogs, JournalSummary, RememberedRequest
-from onyx.ledger.pending import PendingWindow
-from onyx.ledger.retry_modes import OrderedWindow
+from onyx.ledger.pending import OrderedWindow, PendingWindow
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.protocol import Token

@@ -31,9 +31,7 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.hop import Hop
-from onyx.ledger.pending import PendingWindow
-from onyx.ledger.ranges import Range
-from onyx.ledger.retry_modes import OrderedWindow
+from onyx.ledger.pending import OrderedWindow, PendingWindow, Range
 from onyx.plugins.job.feed import PATH
 from onyx.plugins.job.reader import PartsReader
 from onyx.plugins.protocol import START, Input

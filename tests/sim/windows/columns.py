@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from onyx.flow.columnar import ROW
+from onyx.flow.apply import ROW
 
 Segment = dict[str, Any]
 OVER_COLUMNS = "_columns"

@@ -19,7 +19,7 @@ from unittest import mock
 from tests.sim.windows.columns import draw_formats, over_columns
 from tests.sim.windows.failing import Failing, add_bad, add_to, draw_failing
 
-from onyx.ledger.retry_modes import OrderedWindow
+from onyx.ledger.pending import OrderedWindow
 from onyx.task.source import partition
 
 Segment = dict[str, Any]

@@ -24,8 +24,8 @@ from onyx.model.workflow import sources_above
 from onyx.operators.context import OperatorContext
 from onyx.operators.table import Kind
 from onyx.program.batch_work import BatchWork
-from onyx.program.definition import Definition
 from onyx.program.operator import Operator
+from onyx.program.program import Definition
 
 NAME = "sums"
 

@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 import pytest
 
 from onyx.errors import UserFunctionError
-from onyx.flow import evaluation
+from onyx.flow import routing
 from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.conditions import compile_conditions
-from onyx.flow.handling import Handling
 from onyx.flow.leaves import Leaves
+from onyx.flow.routed import Handling
 from onyx.flow.routing import route_batch
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.segment import Refusal
 from onyx.model.job import FlowCondition, Job
 
 CHILDREN = ("b", "c", "errors")
@@ -127,7 +127,7 @@ def test_a_function_over_dicts_gets_only_rows_that_are_not_decided():
 def test_rows_are_converted_once_for_several_functions_over_dicts(monkeypatch):
     made = []
     monkeypatch.setattr(
-        evaluation, "shown_dicts", lambda rows: made.append(len(rows)) or to_dicts(rows)
+        routing, "shown_dicts", lambda rows: made.append(len(rows)) or to_dicts(rows)
     )
     routed(
         condition(("b",), ("and", (">", "n", 0), "m:dicts")),
@@ -139,7 +139,7 @@ def test_rows_are_converted_once_for_several_functions_over_dicts(monkeypatch):
 
 
 def test_nothing_is_converted_for_comparisons_and_functions_over_columns(monkeypatch):
-    monkeypatch.setattr(evaluation, "shown_dicts", None)
+    monkeypatch.setattr(routing, "shown_dicts", None)
     result = routed(
         condition(("b",), ("and", (">", "n", 0), "m:numpy"), "arrow"),
         condition(("c",), ("in", "k", ("x",)), exclude_keys=("k",)),
@@ -149,8 +149,8 @@ def test_nothing_is_converted_for_comparisons_and_functions_over_columns(monkeyp
 
 def test_dicts_are_converted_once_for_functions_over_columns(monkeypatch):
     made = []
-    real = evaluation.from_dicts
-    monkeypatch.setattr(evaluation, "from_dicts", lambda each: made.append(len(each)) or real(each))
+    real = routing.from_dicts
+    monkeypatch.setattr(routing, "from_dicts", lambda each: made.append(len(each)) or real(each))
     dicts = to_dicts(ROWS)
     result = routed(
         condition(("b",), ("m:over", "limit"), "arrow", options={"limit": 1}),

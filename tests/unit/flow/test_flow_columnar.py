@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import onyx
-from onyx.flow.columnar import ERROR, RETRY, ROW, apply_to_columns
+from onyx.flow.apply import ERROR, RETRY, ROW, apply_to_columns
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.leaves import Leaves
 

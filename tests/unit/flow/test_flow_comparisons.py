@@ -9,7 +9,7 @@ import pytest
 
 from onyx.flow.conditions import compile_conditions
 from onyx.flow.predicates import read, segment_test
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.segment import Refusal
 from onyx.model.job import FlowCondition, Job
 
 MISSING = object()

@@ -14,7 +14,7 @@ from onyx.flow.groups import grouping as module
 from onyx.flow.groups.getters import ByKey, key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.groups.keys import key_bytes, key_hash
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.segment import Refusal
 from onyx.keystate.groups import hashable_key
 from onyx.model.job import CatalogEntry
 

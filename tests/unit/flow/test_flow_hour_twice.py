@@ -6,9 +6,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from onyx.flow.columns.comparisons import ColumnComparison
 from onyx.flow.columns.record_batch import Columns, from_dicts
-from onyx.flow.comparisons import Comparison
+from onyx.flow.comparisons import ColumnComparison, Comparison
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
@@ -17,8 +16,7 @@ from onyx.joins.table import Table
 from onyx.keystate.coded import GroupKeys
 from onyx.keystate.uniqueness import UniqueKeys
 from onyx.model.job import CatalogEntry
-from onyx.program.reading.column_times import times_of
-from onyx.program.reading.time_values import newest_alike, time_of
+from onyx.program.event_times import newest_alike, time_of, times_of
 from onyx.windows.aggregations.collecting import CollectByKey
 from onyx.windows.aggregations.numbers import Max, Min
 

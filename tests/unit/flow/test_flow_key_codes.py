@@ -18,7 +18,7 @@ from onyx.flow.groups.codes import KeyCodes, Remembered, compact
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.groups.keys import key_hash
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.segment import Refusal
 from onyx.model.job import CatalogEntry
 
 TEXT = st.sampled_from(["a", "b", "", "é"])

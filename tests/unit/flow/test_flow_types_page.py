@@ -27,12 +27,11 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.codec.segments import decode_apart, encode_apart
 from onyx.errors import UserError
 from onyx.flow.batch import as_dicts
-from onyx.flow.columns.comparisons import ColumnComparison
 from onyx.flow.columns.record_batch import Columns, from_dicts, join, to_dicts
-from onyx.flow.comparisons import ORDERS, Comparison
+from onyx.flow.comparisons import ORDERS, ColumnComparison, Comparison
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.keys import key_bytes
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.segment import Refusal
 from onyx.joins.attaching import values_of
 from onyx.joins.table import Table
 from onyx.keystate.coded import GroupKeys
@@ -49,7 +48,7 @@ from onyx.plugins.parts.formats import JsonLinesFormat, ParquetFormat
 from onyx.plugins.protocol import START
 from onyx.plugins.records import BadRecords
 from onyx.plugins.registry import build_input
-from onyx.program.reading.segment_times import SegmentTimes
+from onyx.program.event_times import SegmentTimes
 from onyx.sql.batches import Query
 from onyx.testing.columns_kit import read_columns
 from onyx.windows.assigning.coordinates import Coordinates

@@ -6,8 +6,7 @@ import pytest
 
 from onyx.base.runs import Numbers, array_of
 from onyx.ledger.lineage import is_final, pack_roots, positions_of, tries_of, unpack
-from onyx.ledger.pending import PendingWindow, rotations_until_expiry
-from onyx.ledger.ranges import Range
+from onyx.ledger.pending import PendingWindow, Range, rotations_until_expiry
 from onyx.ledger.retry_delay import RetryDelay
 
 CASES = Path(__file__).parents[2] / "conformance" / "cases" / "acking.json"

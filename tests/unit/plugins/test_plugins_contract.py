@@ -17,7 +17,7 @@ from onyx.plugins.checked import DurableCount
 from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.plugins.registry import build_input, build_output
-from onyx.program.reading.segments_reader import plugin_reader, segments_reader
+from onyx.program.plugin_forms import plugin_reader, segments_reader
 
 SEGMENTS = [{"n": n} for n in range(10)]
 

@@ -14,7 +14,7 @@ from tests.support.jobs.bench import Bench, chain
 
 from onyx.client import failure_text
 from onyx.model.locations import without_secrets
-from onyx.program import exceptions
+from onyx.program import failure
 from onyx.program.failure import Failure, report
 from onyx.settings import Settings, TaskSettings
 
@@ -81,7 +81,7 @@ def test_the_standard_library_is_shown_only_below_the_users_code(work, functions
     with ThreadPoolExecutor(1) as executor:
         error = executor.submit(work).exception()
     assert error is not None
-    shown = [each["function"] for each in exceptions.frames(error)]
+    shown = [each["function"] for each in failure.frames(error)]
     assert shown[: len(functions)] == functions
     assert bool(shown) == bool(functions)
 
@@ -106,7 +106,7 @@ def test_members_of_groups_and_what_was_being_handled_are_shown():
     except KeyError as error:
         errors.append(error)
     group = raised(ExceptionGroup("both", [*errors, raised(OSError("disk"))]))
-    relations = [(each["relation"], each["type"]) for each in exceptions.chain(group)]
+    relations = [(each["relation"], each["type"]) for each in failure.chain(group)]
     assert relations == [
         ("", "ExceptionGroup"),
         ("one of several", "KeyError"),
@@ -118,7 +118,7 @@ def test_members_of_groups_and_what_was_being_handled_are_shown():
 def test_a_chain_that_is_a_circle_ends():
     one, two = raised(ValueError("1")), raised(ValueError("2"))
     one.__cause__, two.__cause__ = two, one
-    assert [each["message"] for each in exceptions.chain(one)] == ["1", "2"]
+    assert [each["message"] for each in failure.chain(one)] == ["1", "2"]
 
 
 class Hostile(Exception):
@@ -163,8 +163,8 @@ def test_whatever_an_exception_or_a_value_does_when_it_is_shown_the_report_is_sm
 )
 def test_every_segment_can_be_shown_and_is_short(segment):
     for values in (True, False):
-        text = exceptions.shown_segment({"key": segment}, values)
-        assert 0 < len(text) <= exceptions.SEGMENT_CHARACTERS_MAX
+        text = failure.shown_segment({"key": segment}, values)
+        assert 0 < len(text) <= failure.SEGMENT_CHARACTERS_MAX
         msgspec.json.encode(text)
 
 

@@ -16,7 +16,7 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.model.job import CatalogEntry
-from onyx.program.reading.event_times import SourceTimes
+from onyx.program.event_times import SourceTimes
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 UTC = datetime.UTC

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.errors import UserFunctionError
-from onyx.flow.columnar import apply_to_columns
+from onyx.flow.apply import apply_to_columns
 from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.sql.batches import Query
 from onyx.sql.expression import Expression

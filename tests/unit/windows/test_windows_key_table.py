@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.flow.groups.hashes import column_hashes
+from onyx.flow.groups.keys import column_hashes
 from onyx.keystate.coded import Groups
 from onyx.keystate.groups import hashable_key
 from onyx.windows.arrays import key_table, key_values

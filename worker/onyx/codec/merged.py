@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from onyx.codec.segments import decode_apart
-from onyx.flow.columns.rows import alike, dicts_of
+from onyx.flow.columns.record_batch import alike, dicts_of
 from onyx.flow.segment import Segment
 
 Prefixes = tuple[str, str]

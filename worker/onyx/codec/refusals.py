@@ -26,7 +26,7 @@ from onyx.codec.refused_rows import refused_rows
 from onyx.errors import SegmentError, describe_type
 from onyx.flow.batch import Segment, chosen_by, format_of
 from onyx.flow.leaves import Leaves
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 
 _encoder = msgspec.msgpack.Encoder()
 _WRONG = (TypeError, ValueError, OverflowError, RecursionError)

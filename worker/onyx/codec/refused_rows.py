@@ -20,7 +20,7 @@ from onyx.errors import SegmentError
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.moments import beyond
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 
 _OF_A_CHILD = "child array"
 """In what Arrow says of a list or struct that holds an invalid value."""

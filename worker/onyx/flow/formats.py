@@ -19,8 +19,7 @@ from onyx.errors import contained
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.record_batch import Columns, from_dicts, join, shown_dicts, to_dicts
 from onyx.flow.columns.schemas import fitted
-from onyx.flow.segment import Segment
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import Segment, SegmentFailure
 
 Segments = list[Segment] | Columns
 Check = Callable[[Segments], object]

@@ -18,7 +18,7 @@ from msgspec import field
 
 from onyx.errors import UserFunctionError, contained, describe_type
 from onyx.flow.batch import Indices, Segment, Segments, take
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 from onyx.functions.retry import asked_by
 
 LEAVES_MAX = 1_000_000

@@ -1,7 +1,12 @@
-"""What routing a batch comes to: for each child what it gets, and what has failed."""
+"""What routing a batch comes to: for each child what it gets, and what has failed; and what routing
+is given beside flow conditions: what is done about failures (`Handling`), and which segments may
+not go round a loop once more (`LapLimit`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -9,8 +14,9 @@ import numpy as np
 from msgspec import field
 from msgspec.structs import replace
 
+from onyx.base.runs import Numbers, array_of, taken
 from onyx.flow.batch import U64, FoundKeys, Indices, Segment, Segments
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import Refusal, SegmentFailure
 
 NOTHING: Indices = np.empty(0, dtype=np.intp)
 """No leaf."""
@@ -119,3 +125,105 @@ def with_extra(
     segments = segments + [segment for _, segment in extra]
     indices = np.concatenate((indices, np.zeros(len(extra), dtype=np.intp)))
     return Outgoing([segments[i] for i in order.tolist()], parents[order], indices[order])
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+Letter = Callable[[int, Exception], Segment]
+"""The dead letter about a segment of the batch, by its index."""
+
+Refused = Callable[[Mapping[str, Outgoing]], list[SegmentFailure]]
+"""The parents of segments that a child cannot be sent, for each child; each parent once, in
+order."""
+
+Travels = Callable[[Segment], Exception | None]
+"""Why a segment that a condition has made cannot be sent to anybody; None: it can."""
+
+
+def _nothing_refused(to: Mapping[str, Outgoing]) -> list[SegmentFailure]:
+    return []
+
+
+def _never(parent: int) -> bool:
+    return False
+
+
+def _travels(segment: Segment) -> Exception | None:
+    return None
+
+
+class Handling(msgspec.Struct, frozen=True):
+    """What is done with the segments of a batch that fail, besides what flow conditions say."""
+
+    dead_letter: str | None = None
+    """The child that gets dead letters; None: what no condition takes care of ends the job."""
+    letter: Letter | None = None
+    is_exhausted: Callable[[int], bool] = _never
+    """Whether a segment of the batch has no retry left: it has had them, or nobody reads it
+    again."""
+    refused: Refused = _nothing_refused
+    travels: Travels = _travels
+
+    def sent(self, segment: Segment) -> Segment:
+        """The segment that a condition has made.
+
+        Raises:
+            Exception: it cannot travel.
+        """
+        error = self.travels(segment)
+        if error is not None:
+            raise error
+        return segment
+
+
+# --- laps ---------------------------------------------------------------------------------------
+
+
+class LapLimit:
+    """What may not go back, for one batch, beside what others refuse (`handling.Refused`)."""
+
+    def __init__(self, back: str, laps_max: int, laps: Numbers | None, others: Refused) -> None:
+        """
+        Args:
+            back: the task that segments go back to.
+            laps: of the segments of the batch; None: 0 for all.
+        """
+        self._back = back
+        self._laps_max = laps_max
+        self._laps = laps
+        self._others = others
+
+    def __call__(self, to: Mapping[str, Outgoing]) -> list[SegmentFailure]:
+        """The parents of segments that a child cannot be sent."""
+        found = dict(self._others(to))
+        outgoing = to.get(self._back)
+        if outgoing is None or self._laps is None or not len(outgoing):
+            return sorted(found.items(), key=itemgetter(0))
+        tired = np.flatnonzero(array_of(self._laps) >= self._laps_max)
+        if outgoing.parents is not None:
+            tired = np.intersect1d(tired, outgoing.parents)
+        for parent in tired.tolist():
+            found.setdefault(parent, self._refusal())
+        return sorted(found.items(), key=itemgetter(0))
+
+    def _refusal(self) -> Refusal:
+        return Refusal(
+            f"a segment has gone back to {self._back} as often as it may, lapsMax: "
+            f"{self._laps_max:,}"
+        )
+
+
+def laps_of(laps: Numbers | None, many: int, parents: Indices | None, more: int) -> Numbers | None:
+    """The laps of what was made of a batch.
+
+    Args:
+        laps: of the batch, which has so many segments.
+        parents: of each segment that was made; None: i-th of the i-th.
+        more: how many each of them adds.
+    """
+    if laps is None and not more:
+        return None
+    found = np.zeros(many, np.uint64) if laps is None else array_of(laps)
+    return (
+        taken(found, parents) + np.uint64(more) if parents is not None else found + np.uint64(more)
+    )

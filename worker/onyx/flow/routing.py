@@ -12,32 +12,52 @@ exceptions takes it (it sends something else on, or asks for a retry, if one is 
 about it is sent; it is a failure of the task. Nothing else that was made of such a segment goes
 anywhere, so that a segment is either processed or failed. A segment that is to be retried has not
 failed, whatever else was wrong with it.
+
+The flow conditions of a task, asked about the leaves of one batch.
+
+Leaves are dicts or columns, and a predicate is made for either. What it needs in the other
+format is converted once a batch, however many conditions need it, and only the rows that matter.
+
+The leaves of a batch as they leave for the children of a task.
+
+Conditions may put a segment in the index of a leaf (what describes an error of a predicate), and
+leave keys out for some children. In columns the first is no row, so it goes beside them as a dict;
+and a key is a whole column, which is left out if the key is to be left out of all rows that go to
+the child, and otherwise null in those rows.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from operator import itemgetter
+from functools import reduce
+from itertools import pairwise
+from operator import itemgetter, or_
 from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
-from onyx.flow.batch import Indices, Mask, Segment, Segments
+from onyx.flow.batch import Indices, Mask, Segment, Segments, format_of
+from onyx.flow.columns.compute import pc
+from onyx.flow.columns.record_batch import Columns, from_dicts, shown_dicts
 from onyx.flow.conditions import (
+    Asked,
     Compiled,
     Conditions,
+    Question,
     Route,
+    ask_each,
     everything_to,
     no_retry_left,
     sendable,
+    without_keys,
 )
-from onyx.flow.evaluation import Evaluation
-from onyx.flow.handling import Handling, Refused
+from onyx.flow.formats import DICTS
 from onyx.flow.leaves import Leaves
-from onyx.flow.leaving import leaving
-from onyx.flow.routed import NOTHING, Outgoing, Routed
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.routed import NOTHING, Handling, Outgoing, Refused, Routed, with_extra
+from onyx.flow.segment import SegmentFailure
 from onyx.functions.retry import Retry, retries_of
 
 NOTHING_ELSE = Handling()
@@ -375,3 +395,261 @@ class _Run:
         parents = found if self.leaves.parents is None else self.leaves.parents[found]
         result: list[int] = parents.tolist()
         return result
+
+
+TOGETHER_MIN = 32
+"""Dicts of a batch that are compared together: fewer are faster one by one."""
+
+
+class LazyDicts:
+    """Segments as dicts: rows of columns are converted when they are first needed."""
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+        self._known: dict[int, Segment] = {}
+
+    def at(self, indices: Indices | None) -> list[Segment]:
+        """The rows at these indices; None: all."""
+        at = format_of(self._segments).choose(_dicts_at, _rows_at)
+        return at(self._segments, indices, self._known)
+
+    def one(self, index: int) -> Segment:
+        """The segment at this index."""
+        return self.at(np.array([index]))[0]
+
+
+def _dicts_at(
+    segments: list[Segment], indices: Indices | None, known: dict[int, Segment]
+) -> list[Segment]:
+    return segments if indices is None else [segments[index] for index in indices.tolist()]
+
+
+def _rows_at(columns: Columns, indices: Indices | None, known: dict[int, Segment]) -> list[Segment]:
+    wanted = range(len(columns)) if indices is None else indices.tolist()
+    unknown = [index for index in wanted if index not in known]
+    if unknown:
+        made = shown_dicts(columns.take(np.array(unknown, dtype=np.intp)))
+        known.update(zip(unknown, made, strict=True))
+    return [known[index] for index in wanted]
+
+
+class Evaluation:
+    """One batch and its leaves, while conditions are asked about them."""
+
+    def __init__(self, event: Any, batch: Segments, leaves: Leaves) -> None:
+        self._event = event
+        self._leaves = leaves
+        self.olds = LazyDicts(batch)
+        """The batch, as dicts."""
+        self.news = LazyDicts(leaves.segments)
+        """The leaves, as dicts."""
+        self._everything: list[tuple[Segment, ...]] | None = None
+        self._columns: tuple[Columns, Indices | None, list[SegmentFailure]] | None = None
+
+    def ask(self, condition: Compiled, wanted: Mask) -> tuple[Mask, list[SegmentFailure]]:
+        """For which of the wanted leaves the predicate of a condition holds, and for which it
+        raised, by index of the leaf."""
+        segments = self._leaves.segments
+        ask = format_of(segments).choose(self._over_dicts, self._over)
+        return ask(segments, condition, wanted)
+
+    def _over_dicts(
+        self, segments: list[Segment], condition: Compiled, wanted: Mask
+    ) -> tuple[Mask, list[SegmentFailure]]:
+        if condition.takes_columns:
+            return self._over_converted(segments, condition, wanted)
+        if condition.compared and len(wanted) >= TOGETHER_MIN:
+            return self._over(segments, condition, wanted)
+        if wanted.all():
+            return ask_each(condition.test, self._event, *self._asked(None))
+        indices = np.flatnonzero(wanted)
+        answers, errors = ask_each(condition.test, self._event, *self._asked(indices))
+        holds = np.zeros_like(wanted)
+        holds[indices] = answers
+        return holds, [(int(indices[index]), error) for index, error in errors]
+
+    def _over(
+        self, segments: Segments, condition: Compiled, wanted: Mask
+    ) -> tuple[Mask, list[SegmentFailure]]:
+        question = Question(self._event, segments, self._asked)
+        holds = question.unfailed(wanted & condition.ask(question, wanted))
+        return holds, sorted(question.errors.items())
+
+    def _over_converted(
+        self, segments: list[Segment], condition: Compiled, wanted: Mask
+    ) -> tuple[Mask, list[SegmentFailure]]:
+        """A predicate over columns, of leaves that are dicts."""
+        if self._columns is None:
+            self._columns = from_dicts(segments)
+        columns, kept, misfits = self._columns
+        if kept is None:
+            return self._over(columns, condition, wanted)
+        found, errors = self._over(columns, condition, wanted[kept])
+        holds = np.zeros_like(wanted)
+        holds[kept] = found
+        raised = [(int(kept[index]), error) for index, error in errors]
+        unfit = [(index, error) for index, error in misfits if wanted[index]]
+        return holds, sorted(raised + unfit, key=lambda each: each[0])
+
+    def _asked(self, indices: Indices | None) -> Asked:
+        """What predicates over dicts look at."""
+        leaves = self._leaves
+        everything: Iterable[tuple[Segment, ...]]
+        if leaves.child_index is not None and leaves.parents is not None:
+            known = self._all_of_parents(leaves.parents, leaves.child_index)
+            everything = known if indices is None else [known[index] for index in indices.tolist()]
+            news = self.news.at(indices)
+        else:
+            news = self.news.at(indices)
+            everything = zip(news)
+        parents = leaves.parents
+        if parents is not None:
+            indices = parents if indices is None else parents[indices]
+        return self.olds.at(indices), news, everything
+
+    def _all_of_parents(self, parents: Indices, child_index: Indices) -> list[tuple[Segment, ...]]:
+        """For each leaf all leaves of its parent."""
+        if self._everything is None:
+            news, starts = self.news.at(None), np.flatnonzero(child_index == 0).tolist()
+            self._everything = []
+            for start, end in pairwise([*starts, len(parents)]):
+                self._everything += [tuple(news[start:end])] * (end - start)
+        return self._everything
+
+
+Extra = list[tuple[int, Segment]]
+"""Segments made of exceptions, each with its parent."""
+
+
+class Leaving(ABC):
+    """The leaves of one batch."""
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves = leaves
+        self._excluded: list[tuple[frozenset[str], frozenset[str], Mask]] = []
+        """Keys that a condition leaves out, for which children, and the leaves it held for."""
+
+    @abstractmethod
+    def replace(self, index: int, segment: Segment) -> None:
+        """Put a segment in the index of a leaf."""
+
+    @abstractmethod
+    def _in_mask(
+        self, child: str, mask: Mask, extra: Extra
+    ) -> tuple[Outgoing, Outgoing | None]: ...
+
+    def exclude(self, keys: frozenset[str], children: frozenset[str], rows: Mask) -> None:
+        """Leave keys out of these leaves for these children."""
+        if keys and children:
+            self._excluded.append((keys, children, rows))
+
+    def outgoing(
+        self, child: str, mask: Mask | None, extra: Extra
+    ) -> tuple[Outgoing, Outgoing | None]:
+        """What a child gets of the leaves in the mask and besides them, and what of that goes
+        apart because it is no row of the same columns."""
+        if mask is None:
+            return with_extra([], Outgoing([], NOTHING), extra), None
+        return self._in_mask(child, mask, extra)
+
+    def _lineage(self, found: Indices) -> tuple[Indices | None, Indices | None]:
+        leaves = self._leaves
+        parents = found if leaves.parents is None else leaves.parents[found]
+        return parents, None if leaves.child_index is None else leaves.child_index[found]
+
+
+class _Dicts(Leaving):
+    def __init__(self, segments: list[Segment], leaves: Leaves) -> None:
+        super().__init__(leaves)
+        self._given = self._segments = segments
+
+    def replace(self, index: int, segment: Segment) -> None:
+        if self._segments is self._given:
+            self._segments = list(self._given)
+        self._segments[index] = segment
+
+    def _in_mask(self, child: str, mask: Mask, extra: Extra) -> tuple[Outgoing, None]:
+        leaves, segments = self._leaves, self._of_child(child)
+        if mask.all():
+            outgoing = Outgoing(segments, leaves.parents, leaves.child_index)
+        else:
+            segments = DICTS.filter(segments, mask)
+            outgoing = Outgoing(segments, *self._lineage(np.flatnonzero(mask)))
+        return with_extra(segments, outgoing, extra), None
+
+    def _of_child(self, child: str) -> list[Segment]:
+        mine = [(keys, rows) for keys, children, rows in self._excluded if child in children]
+        if not mine:
+            return self._segments
+        segments = list(self._segments)
+        for keys, rows in mine:
+            for index in np.flatnonzero(rows).tolist():
+                segments[index] = without_keys(segments[index], keys)
+        return segments
+
+
+class _Columns(Leaving):
+    def __init__(self, columns: Columns, leaves: Leaves) -> None:
+        super().__init__(leaves)
+        self._columns = columns
+        self._beside: dict[int, Segment] = {}
+        """What goes in the index of rows."""
+
+    def replace(self, index: int, segment: Segment) -> None:
+        self._beside[index] = segment
+
+    def _in_mask(self, child: str, mask: Mask, extra: Extra) -> tuple[Outgoing, Outgoing | None]:
+        beside = [index for index in sorted(self._beside) if mask[index]]
+        if beside:
+            mask = mask.copy()
+            mask[beside] = False
+        leaves, columns, excluded = self._leaves, self._columns, self._by_key(child)
+        if mask.all():
+            lineage = leaves.parents, leaves.child_index
+        else:
+            lineage = self._lineage(np.flatnonzero(mask))
+            columns = columns.filter(mask)
+            excluded = {key: rows[mask] for key, rows in excluded.items()}
+        outgoing = Outgoing(_without(columns, excluded), *lineage)
+        if not beside and not extra:
+            return outgoing, None
+        segments = [self._without_keys(child, index) for index in beside]
+        apart = Outgoing(segments, *self._lineage(np.array(beside, dtype=np.intp)))
+        return outgoing, with_extra(segments, apart, extra)
+
+    def _by_key(self, child: str) -> dict[str, Mask]:
+        """For each key that is left out somewhere, of which leaves."""
+        rows: dict[str, list[Mask]] = {}
+        for keys, children, found in self._excluded:
+            if child in children:
+                for key in keys:
+                    rows.setdefault(key, []).append(found)
+        return {key: reduce(or_, masks) for key, masks in rows.items()}
+
+    def _without_keys(self, child: str, index: int) -> Segment:
+        segment = self._beside[index]
+        for keys, children, rows in self._excluded:
+            if child in children and rows[index]:
+                segment = without_keys(segment, keys)
+        return segment
+
+
+def leaving(leaves: Leaves) -> Leaving:
+    """The leaves of a batch, before anything is decided about them."""
+    made = format_of(leaves.segments).choose(_Dicts, _Columns)
+    return made(leaves.segments, leaves)
+
+
+def _without(columns: Columns, excluded: dict[str, Mask]) -> Columns:
+    if not excluded:
+        return columns
+    dropped = [key for key, rows in excluded.items() if rows.all()]
+    batch = columns.without(dropped).record_batch
+    for key, rows in excluded.items():
+        if key in dropped or not columns.has(key) or not rows.any():
+            continue
+        index = batch.schema.get_field_index(key)
+        column = batch.column(index)
+        nulled = pc.if_else(pa.array(rows), pa.scalar(None, column.type), column)
+        batch = batch.set_column(index, batch.schema.field(index), nulled)
+    return Columns(batch)

@@ -1,7 +1,7 @@
 """The times of versions as arrays that have an order, exactly as the values have it.
 
 Versions lie in the type that their column has, and a time that is asked for is moved down to the
-nearest one of that type (`flow.columns.bounds`): between the two there is no version. So 11.25
+nearest one of that type (`flow.comparisons`): between the two there is no version. So 11.25
 finds the version of 11, and 2**53 + 1 is not the float 2.0**53.
 """
 
@@ -16,9 +16,9 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from onyx.flow.arrays import Mask
-from onyx.flow.columns.bounds import bound_of
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.values import python_values
+from onyx.flow.comparisons import bound_of
 from onyx.joins.keys import plain
 
 _BEYOND = 10**80

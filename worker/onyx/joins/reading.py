@@ -10,8 +10,7 @@ import numpy as np
 
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.formats import Segments, format_of
-from onyx.flow.segment import Segment
-from onyx.flow.segment_failure import JoinRefusal, SegmentFailure
+from onyx.flow.segment import JoinRefusal, Segment, SegmentFailure
 from onyx.joins.enrichment import OCCUPIED, Enrichment, Joined
 from onyx.joins.kept import Kept
 from onyx.keystate.copies import copied

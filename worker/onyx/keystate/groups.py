@@ -18,8 +18,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from onyx.flow.columns.values import python_values
-from onyx.flow.groups.hashes import column_hashes
-from onyx.flow.groups.keys import PLAIN_KEYS, SHARDS, encoded_hash, key_bytes, shard_of
+from onyx.flow.groups.keys import (
+    PLAIN_KEYS,
+    SHARDS,
+    column_hashes,
+    encoded_hash,
+    key_bytes,
+    shard_of,
+)
 
 _INTS = range(-(2**63), 2**64)
 """The ints that a segment may have."""

@@ -2,7 +2,7 @@
 
 Every id enters the ledger of its root twice, once from the peer that made the segment and once from
 the peer that was done with it, in any order; the tree is complete when the XOR is zero. One ledger
-covers a range of 4,096 positions (`ledger_range`), as runs or as an array. Zero stands for
+covers a range of 4,096 positions (`RangeLedger`), as runs or as an array. Zero stands for
 "nothing is open" whether the root is unknown, complete or was forgotten, which is what makes
 forgetting a range safe: a ledger of zeros says no more than no ledger.
 
@@ -10,22 +10,44 @@ A dict of root to value was rejected: 114 ns a segment against 4.
 
 Not thread-safe. One `Acker` serves one job in one allocation version; a new version starts a new
 one, because frames of the old version are dropped and inputs replay.
+
+A range is of runs as long as whole runs come, else of an array. Of a run of roots that is acked
+with the run of its ids only the two ends are kept. Every root of one partition has the same
+distance to its id, so one distance is kept for all. The ends are a set, and so XOR is the symmetric
+difference of two sets: a run that comes the second time takes its ends out, half of one leaves the
+other half, and two that meet become one. The first thing that is no such run turns the range into
+an array, until nothing of it is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from onyx.base.runs import Numbers, Run, gathered, joined, taken
-from onyx.ledger.ledger_range import Range
-from onyx.ledger.lineage import RANGE_SHIFT, U64, Indices, cut, fold, mix, range_key
+from onyx.base.runs import Numbers, Run, array_of, gathered, joined, taken
+from onyx.ledger.lineage import (
+    RANGE_POSITIONS,
+    RANGE_SHIFT,
+    U64,
+    Indices,
+    cut,
+    fold,
+    mix,
+    range_key,
+)
 
 _SPARES_MAX = 16
+
+OFFSET_MASK = RANGE_POSITIONS - 1
+
+ENDS_MAX = 16
+"""The ends of the runs of a range; with more it becomes an array."""
+
+_WORD = (1 << 64) - 1
 
 
 class _Packed(NamedTuple):
@@ -55,11 +77,11 @@ class Acker:
         assert ranges_max > 0
         self._ranges_max = ranges_max
         self._trees_max = trees_max
-        self._ranges: dict[int, Range] = {}
+        self._ranges: dict[int, RangeLedger] = {}
         self._packed: dict[int, _Packed] = {}
         self._packed_trees = 0
         self._forgotten: list[U64] = []
-        self._spares: list[Range] = []
+        self._spares: list[RangeLedger] = []
         self._now_s = 0.0
 
     def absorb(self, parcels: Iterable[tuple[Numbers, Numbers]]) -> list[Numbers]:
@@ -72,7 +94,7 @@ class Acker:
             with 0 is complete at once (an input segment that nobody wanted); one that is open and
             comes with 0 stays open.
         """
-        touched: dict[int, Range] = {}
+        touched: dict[int, RangeLedger] = {}
         for roots, values in parcels:
             assert len(roots) == len(values)
             roots, values = fold(roots, values)
@@ -126,7 +148,7 @@ class Acker:
         """Ranges held in memory."""
         return len(self._ranges) + len(self._packed)
 
-    def _settle(self, key: int, ledger: Range) -> list[Numbers]:
+    def _settle(self, key: int, ledger: RangeLedger) -> list[Numbers]:
         done = ledger.settle(key)
         if ledger.open:
             if len(self._ranges) >= self._ranges_max:
@@ -138,12 +160,12 @@ class Acker:
             self._spares.append(ledger)
         return done
 
-    def _take(self, key: int) -> Range:
+    def _take(self, key: int) -> RangeLedger:
         # Out of the dict until it is settled: so `_settle` packs none that is in use, and what it
         # puts back comes last. The dict is in the order of use, and its first range idle longest.
         if key in self._ranges:
             return self._ranges.pop(key)
-        ledger = self._spares.pop() if self._spares else Range()
+        ledger = self._spares.pop() if self._spares else RangeLedger()
         if key in self._packed:
             found = self._unpacked(key)
             ledger.put(found.offsets.astype(np.intp), found.values)
@@ -212,3 +234,136 @@ def _split_run(roots: Run, values: Numbers, n_ackers: int) -> list[tuple[int, Nu
         (acker, joined([roots[each] for each in its]), joined([values[each] for each in its]))
         for acker, its in sorted(found.items())
     ]
+
+
+# --- the ledger of one range --------------------------------------------------------------------
+
+EndSpan = tuple[int, int]
+"""Offsets of a range, from the first to before the second."""
+
+
+class RangeLedger:
+    """The ledger of one range; offset `i` belongs to its i-th position."""
+
+    __slots__ = ("_acked", "_dense", "_distance", "_ends", "_spans", "_values", "open", "touched_s")
+
+    def __init__(self) -> None:
+        self._ends: set[int] = set()
+        """The offsets at which runs that are open begin or end."""
+        self._distance = 0
+        """From a root to its id, in these runs."""
+        self._spans: list[EndSpan] = []
+        """What runs have come over since the last `settle`."""
+        self._dense = False
+        """Whether the array counts; until then it is all zeros."""
+        self._values: U64 | None = None
+        self._acked = np.zeros(0, dtype=np.bool_)
+        """Positions of which something has come since the last `settle`."""
+        self.open = 0
+        """How many values are not zero, as of the last `settle`."""
+        self.touched_s = 0.0
+
+    def add(self, roots: Numbers, values: Numbers) -> None:
+        """XOR values in; `roots` are strictly increasing and all of this range."""
+        first, last = int(roots[0]) & OFFSET_MASK, int(roots[-1]) & OFFSET_MASK
+        if isinstance(roots, Run) and isinstance(values, Run) and not self._dense:
+            distance = (values.first - roots.first) & _WORD
+            if self._toggle(first, last + 1, distance):
+                return
+        array = self._array(int(roots[0]) & ~OFFSET_MASK)
+        where: slice | Indices
+        if isinstance(roots, Run) or last - first + 1 == len(roots):
+            where = slice(first, last + 1)
+        else:
+            where = (roots & np.uint64(OFFSET_MASK)).view(np.int64)
+        array[where] ^= array_of(values)
+        self._acked[where] = True
+
+    def settle(self, key: int) -> list[Numbers]:
+        """The roots of which something has come since the last call and that are at zero now, in
+        order, by the key of the range."""
+        base = key << RANGE_SHIFT
+        if not self._dense:
+            runs = list(self._runs())
+            self.open = sum([end - first for first, end in runs])
+            spans, self._spans = self._spans, []
+            return [Run(base + first, end - first) for first, end in _without(spans, runs)]
+        zero = self._array(base) == 0
+        self.open = RANGE_POSITIONS - int(np.count_nonzero(zero))
+        done: Indices = np.logical_and(zero, self._acked, out=zero).nonzero()[0]
+        self._acked.fill(False)
+        self._dense = self.open > 0
+        if not len(done):
+            return []
+        first, count = int(done[0]), len(done)
+        if int(done[-1]) - first + 1 == count:
+            return [Run(base + first, count)]
+        return [done.view(np.uint64) + np.uint64(base)]
+
+    def values(self, key: int) -> tuple[Indices, U64]:
+        """The offsets of what is open, in order, and the values there."""
+        values = self._array(key << RANGE_SHIFT)
+        offsets = np.flatnonzero(values)
+        return offsets, values[offsets]
+
+    def put(self, offsets: Indices, values: U64) -> None:
+        """Let these be open, in a range in which nothing is."""
+        self._array(0)[offsets] = values
+
+    @property
+    def has_array(self) -> bool:
+        """Whether it has an array, to be used again."""
+        return self._values is not None
+
+    def _toggle(self, first: int, end: int, distance: int) -> bool:
+        """XOR a run in; False if it does not go with those that are here."""
+        if self._ends and distance != self._distance:
+            return False
+        ends = self._ends ^ {first, end}
+        if len(ends) > ENDS_MAX or len(self._spans) >= ENDS_MAX:
+            return False
+        self._ends, self._distance = ends, distance
+        self._spans.append((first, end))
+        return True
+
+    def _runs(self) -> Iterator[EndSpan]:
+        ends = iter(sorted(self._ends))
+        return zip(ends, ends, strict=True)
+
+    def _array(self, base: int) -> U64:
+        """The values as an array from now on.
+
+        Args:
+            base: the root at offset 0.
+        """
+        if self._values is None:
+            self._values = np.zeros(RANGE_POSITIONS, dtype=np.uint64)
+            self._acked = np.zeros(RANGE_POSITIONS, dtype=np.bool_)
+        if not self._dense:
+            self._dense = True
+            for first, end in self._runs():
+                id = (base + first + self._distance) & _WORD
+                self._values[first:end] = Run(id, end - first).array()
+            for first, end in self._spans:
+                self._acked[first:end] = True
+            self._ends, self._spans = set(), []
+        return self._values
+
+
+def _without(spans: list[EndSpan], runs: list[EndSpan]) -> list[EndSpan]:
+    """What is in one of the spans and in none of the runs, which are increasing, in order."""
+    if len(spans) == 1 and not runs:
+        return spans
+    found: list[EndSpan] = []
+    at = 0
+    for first, end in sorted(spans):
+        first = max(first, at)
+        for open_first, open_end in runs:
+            if first < open_first < end:
+                found.append((first, open_first))
+            if open_first < end and open_end > first:
+                first = open_end
+        if first < end:
+            found.append((first, end))
+        at = max(at, first, end)
+    return found

@@ -21,21 +21,36 @@ Time-outs rotate like the original's buckets: time is cut in intervals (`inputRe
 position expires at the `n`-th rotation after it was sent, n = pendingTimeout / inputRetryTimeout,
 or one later after it was held. Scanning for old ones costs less than keeping buckets.
 
-This is the window of an input with `retryMode: individual`; the others are in `retry_modes`.
+What is done about a position that has failed is said by the `retryMode` of an input:
 
-Not thread-safe; at-most-once has no window.
+`individual`: it is read again by itself (`PendingWindow`). Of a source that hears of failures, what
+asks for a retry counts as complete, because the source gives it again at another position; what was
+lost is still read again from here (`ReturningWindow`).
+
+`all-after`: it is read again with all that was emitted after it, complete or not, in order, so that
+who gets the partition in order gets it in order again (`OrderedWindow`). Invariant: what is sent is
+the position after the one sent before, or one that was sent before. Three things follow. Nothing
+new is emitted while a position rests. Positions that wait to be read again are one range, up to the
+newest. A completion counts only if it is of the current attempt: an older one says nothing of what
+is to be sent again.
+
+`none`: it counts as complete, and is counted (`GivingUpWindow`).
+
+Not thread-safe, but for `Holds`; at-most-once has no window.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onyx.base.runs import Numbers, Run, array_of, as_run
+from onyx.base.runs import Numbers, Run, array_of, as_run, is_increasing
 from onyx.ledger.lineage import (
     FINAL,
     PARTITION_SHIFT,
@@ -48,16 +63,46 @@ from onyx.ledger.lineage import (
     positions_of,
     run_of_roots,
 )
-from onyx.ledger.ranges import Range, increasing, ranges_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+
+N = TypeVar("N", bound="np.integer[Any]")
+
+GAP_POSITIONS_MAX = 1024
+"""Due positions nearer than this are read again in one range: seeking costs more than skipping."""
+
+
+class Range(NamedTuple):
+    """Positions `first` to before `end`."""
+
+    first: int
+    end: int
+
+
+def increasing(numbers: NDArray[N]) -> NDArray[N]:
+    """The numbers in order, each once: as they mostly come."""
+    return numbers if is_increasing(numbers) else np.unique(numbers)
+
+
+def ranges_of(positions: Indices, gap: int = GAP_POSITIONS_MAX) -> list[Range]:
+    """Increasing positions as ranges, near ones together."""
+    if len(positions) == 0:
+        return []
+    breaks = np.flatnonzero(np.diff(positions) > gap) + 1
+    firsts = positions[np.concatenate(([0], breaks))].tolist()
+    lasts = positions[np.concatenate((breaks - 1, [len(positions) - 1]))].tolist()
+    return [Range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
+
 
 # Counting needs DONE to be 0.
 DONE, IN_FLIGHT, DUE, RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
+
 NO_POSITIONS: Indices = np.empty(0, dtype=np.intp)
+
 _TRIES_MAX = np.iinfo(np.uint16).max
 
 SLOTS_FIRST = 1024
 """Length of a ring before it grows."""
+
 LOOKED_AT_FIRST = 4096
 """Positions that are looked at for the new frontier, then twice as many: mostly it is near."""
 
@@ -396,3 +441,112 @@ class PendingWindow:
             count = min(end - first, self._slots - start)
             yield first, slice(start, start + count)
             first += count
+
+
+WAITING_MAX = 256
+"""Messages; of a job with more peers that work for long, some of its segments may be read again."""
+
+
+class Holds:
+    """The holds of one input, windowed task or acker on one peer."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Numbers] = deque(maxlen=WAITING_MAX)
+
+    def add(self, roots: Numbers) -> None:
+        """Somebody works on these trees."""
+        self._waiting.append(roots)
+
+    def take(self) -> Iterator[Numbers]:
+        """All that waits, each message as increasing roots."""
+        while self._waiting:
+            roots = self._waiting.popleft()
+            yield roots if isinstance(roots, Run) else np.unique(roots)
+
+
+class OrderedWindow(PendingWindow):
+    """`all-after`."""
+
+    def complete(self, roots: Numbers) -> int:
+        """Trees of the current attempts that are complete."""
+        if not self._any_retried:
+            return super().complete(roots)
+        slots = self._slots_of(increasing(array_of(roots)))
+        done = slots[self._state[slots] == IN_FLIGHT]
+        self._state[done] = DONE
+        self._incomplete -= len(done)
+        self._advance()
+        return len(done)
+
+    def incomplete(self, roots: Numbers) -> U64:
+        """The roots that `complete` would make complete."""
+        roots = increasing(array_of(roots))
+        attempts = (roots >> np.uint64(40)) & np.uint64(0xFF)
+        positions = (roots & np.uint64((1 << 40) - 1)).view(np.int64)
+        slots = positions & self._mask
+        meant = self._mine(roots, positions) & (self._state[slots] == IN_FLIGHT)
+        found: U64 = roots[meant & (self._attempt[slots] == attempts)]
+        return found
+
+    @property
+    def waits(self) -> bool:
+        """Whether something rests, behind which everything is to come."""
+        return bool(self._resting)
+
+    def replay_all(self) -> list[Range]:
+        """Make everything due from the first position on that is not complete."""
+        self._resting.clear()
+        return self._from(self._frontier, DUE) if self._incomplete else []
+
+    def _lost(self, positions: Indices, now_s: float) -> list[Range]:
+        if self._resting:  # what comes later has to wait, and so does all that is before it
+            self._rest(positions, now_s)
+            return []
+        return self._from(int(positions[0]), DUE)
+
+    def _rest(self, positions: Indices, until_s: float) -> None:
+        first = int(positions[0])
+        for until_before_s, first_before, _ in self._resting:
+            first, until_s = min(first, first_before), max(until_s, until_before_s)
+        self._from(first, RESTING)
+        self._resting = [(until_s, first, self._next)]
+
+    def _from(self, first: int, state: np.uint8) -> list[Range]:
+        """All positions from one on are to be read again."""
+        self._any_retried = True
+        for _, part in self._parts(first, self._next):
+            self._incomplete += int(np.count_nonzero(self._state[part] == DONE))
+            self._state[part] = state
+        return [Range(first, self._next)]
+
+
+class ReturningWindow(PendingWindow):
+    """`individual` of a source that hears of failures."""
+
+    _given_up: Indices = NO_POSITIONS
+
+    def take_given_up(self) -> Indices:
+        """Positions that have failed and count as complete, since the last time."""
+        found, self._given_up = self._given_up, NO_POSITIONS
+        return np.sort(found)
+
+    def _give_up(self, positions: Indices) -> None:
+        self._state[positions & self._mask] = DONE
+        self._incomplete -= len(positions)
+        self._given_up = np.concatenate((self._given_up, positions))
+        self._advance()
+
+    def _rest(self, positions: Indices, until_s: float) -> None:
+        self._give_up(positions)
+
+
+class GivingUpWindow(ReturningWindow):
+    """`none`."""
+
+    def replay_all(self) -> list[Range]:
+        """Give up all that is in flight."""
+        return self._lost(self._positions(IN_FLIGHT), 0.0)
+
+    def _lost(self, positions: Indices, now_s: float) -> list[Range]:
+        self._give_up(positions)
+        return []

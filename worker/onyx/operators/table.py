@@ -17,8 +17,8 @@ from onyx.operators.keyed.definition import KeyedFunction, keyed_function
 from onyx.operators.processor.definition import Processing, processing
 from onyx.operators.stream_join.definition import StreamJoin, stream_join
 from onyx.operators.windowed.definition import Windowed, windowed
-from onyx.program.definition import Definition
 from onyx.program.operator import Operator
+from onyx.program.program import Definition
 
 Make = Callable[[Any, OperatorContext], Operator]
 """Makes an operator of its definition, with nothing in it yet. Raises UserFunctionError: code of

@@ -47,8 +47,7 @@ if TYPE_CHECKING:  # clients and the operator read options of plugins, and need 
     from numpy.typing import NDArray
 
     from onyx.flow.batch import Segments
-    from onyx.flow.segment import Segment
-    from onyx.flow.segment_failure import SegmentFailure
+    from onyx.flow.segment import Segment, SegmentFailure
     from onyx.ledger.returns import Parts
     from onyx.requests.mailboxes import MailboxRegistry
     from onyx.storage.interface import BlobStore

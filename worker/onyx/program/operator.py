@@ -38,17 +38,17 @@ from onyx.base.runs import Numbers, taken
 from onyx.base.seams import Clock
 from onyx.errors import contained, describe
 from onyx.flow.batch import Batch, EncodedRun, Segment, Segments
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 from onyx.ids import TaskName
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.pages import Made, Pages
 from onyx.keystate.records import Files, Record, Records, StatesRecord
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.ledger.applied import Mask, repeats_of
-from onyx.program.answering import NOBODY, Answering
 from onyx.program.apply import apply
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure, code_line
+from onyx.program.outcomes import NOBODY, Answering
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 

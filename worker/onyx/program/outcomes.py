@@ -1,4 +1,5 @@
-"""What becomes of the segments of a batch, as whoever sent them in a request hears it.
+"""What becomes of the segments of a batch that fail or go nowhere: the last try, dead letters, and
+what whoever sent them in a request hears of it.
 
 Only what did not simply go on is said, so a batch in which nothing fails costs nothing.
 """
@@ -6,24 +7,114 @@ Only what did not simply go on is said, so a batch in which nothing fails costs 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
-from onyx.base.runs import taken
-from onyx.flow.batch import Batch
+from onyx.base.runs import Numbers, taken
+from onyx.codec.refusals import refusal
+from onyx.errors import OnyxError, describe
+from onyx.flow.batch import Batch, Mask, Segment, segment_at
+from onyx.flow.dead_letters import dead_letter
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import Routed
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.routed import Handling, Refused, Routed
+from onyx.flow.segment import SegmentFailure
+from onyx.ledger.lineage import is_final, tries_of
 from onyx.ledger.outcomes import UNMATCHED_PART, FailedSegment, Outcomes, retried_part
 from onyx.ledger.returns import OUTCOMES, RETRIED, Part, Parts, Trees, add_tree, put_together
-from onyx.program.answering import Answering
-from onyx.program.handling import error_line
+from onyx.model.locations import HIDDEN
+from onyx.program.failure import code_line, shown
 from onyx.program.program import Program
+from onyx.telemetry.catalog import DEAD_LETTERS
+
+FIRST_CHARACTERS_MAX = 300
+"""The length of an error, where it is one line among others."""
 
 _Field = Literal["failed", "dead_letters", "exceptions"]
+
 Notes = dict[int, Parts]
 """Parts for trees, by the index in the batch of the segment that they are about."""
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+def handling_of(program: Program, refused: Refused, batch: Batch, answering: Answering) -> Handling:
+    """What is done about the failures of a batch.
+
+    Args:
+        refused: finds what children cannot be sent.
+        answering: says of which segments the first failure is the last.
+    """
+    roots = batch.roots
+
+    def exhausted(index: int) -> bool:
+        if roots is None:
+            return True
+        root = int(roots[index])
+        return is_final(root) or answering.at_once(root)
+
+    def letter(index: int, error: Exception) -> Segment:
+        program.metrics.note(DEAD_LETTERS, lambda: error_line(program, error))
+        return dead_letter(
+            program.job_id,
+            program.task,
+            segment_at(batch.segments, index),
+            error,
+            code_line(error).strip(" ()"),
+            1 if roots is None else tries_of(int(roots[index])),
+            program.clock.wall_ms(),
+        )
+
+    dead_letters_to = program.entry.dead_letter
+    return Handling(dead_letters_to, letter, exhausted, refused, refusal)
+
+
+def error_line(program: Program, error: Exception) -> str:
+    """An error in one line. What the user's function says may repeat what is in a segment."""
+    may_say = program.report_values or isinstance(error, OnyxError)
+    said = describe(error) if may_say else f"{type(error).__name__}: {HIDDEN}"
+    return shown(" ".join(said.split()), FIRST_CHARACTERS_MAX) + code_line(error)
+
+
+# --- which trees begin with a request -----------------------------------------------------------
+
+
+class Answering(Protocol):
+    """What a task asks about the roots of its batches."""
+
+    @property
+    def any(self) -> bool:
+        """Whether any tree of the job is one of a request."""
+        ...
+
+    def among(self, roots: Numbers) -> Mask:
+        """Which of these roots are of requests."""
+        ...
+
+    def at_once(self, root: int) -> bool:
+        """Whether the first failure of a segment is its last (`onFailure: answer`)."""
+        ...
+
+
+class Nobody:
+    """Nobody has sent a request: what fails ends the job."""
+
+    any = False
+
+    def among(self, roots: Numbers) -> Mask:
+        """None of them."""
+        return np.zeros(len(roots), np.bool_)
+
+    def at_once(self, root: int) -> bool:
+        """Never."""
+        return False
+
+
+NOBODY = Nobody()
+
+
+# --- what a request is answered -----------------------------------------------------------------
 
 
 def notes_of(
@@ -50,6 +141,16 @@ def notes_of(
     return notes
 
 
+def notes_of_retries(program: Program, answering: Answering, batch: Batch, routed: Routed) -> Notes:
+    """Why segments of a batch are to be read again."""
+    failures = _asked(answering, batch, list(routed.retry_errors.items()))
+    return {
+        index: {RETRIED: retried_part(f"{program.task}: {error_line(program, error)}")}
+        for index, error in failures
+        if index in routed.retries
+    }
+
+
 def trees_of(program: Program, roots: Sequence[int], error: Exception, field: _Field) -> Trees:
     """What is said of the trees of segments that met with the same."""
     trees: Trees = {}
@@ -63,16 +164,6 @@ def _outcome(program: Program, error: Exception, field: _Field) -> Part:
     named = (FailedSegment(program.task, line),) if field == "failed" else ()
     one = Outcomes(**{field: 1}, first_error=f"{program.task}: {line}", failures=named)
     return one.part()
-
-
-def notes_of_retries(program: Program, answering: Answering, batch: Batch, routed: Routed) -> Notes:
-    """Why segments of a batch are to be read again."""
-    failures = _asked(answering, batch, list(routed.retry_errors.items()))
-    return {
-        index: {RETRIED: retried_part(f"{program.task}: {error_line(program, error)}")}
-        for index, error in failures
-        if index in routed.retries
-    }
 
 
 def _asked(

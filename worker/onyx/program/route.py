@@ -13,12 +13,10 @@ from onyx.base.runs import Numbers, array_of, taken
 from onyx.errors import PoisonSegment, SegmentError
 from onyx.flow.batch import Batch, segment_at
 from onyx.flow.conditions import Conditions, everything_to, lacking
-from onyx.flow.handling import Refused
-from onyx.flow.laps import LapLimit
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import Routed
+from onyx.flow.routed import LapLimit, Refused, Routed
 from onyx.flow.routing import route_batch, route_whole
-from onyx.flow.segment_failure import (
+from onyx.flow.segment import (
     BadRecord,
     JoinRefusal,
     Refusal,
@@ -28,11 +26,17 @@ from onyx.flow.segment_failure import (
 from onyx.functions.retry import Retry
 from onyx.ledger.returns import Trees
 from onyx.model.job import CatalogEntry
-from onyx.program.answering import NOBODY, Answering
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure, blamed
-from onyx.program.handling import error_line, handling_of
-from onyx.program.outcomes import notes_of, notes_of_retries, trees_of
+from onyx.program.outcomes import (
+    NOBODY,
+    Answering,
+    error_line,
+    handling_of,
+    notes_of,
+    notes_of_retries,
+    trees_of,
+)
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.telemetry.catalog import ANSWERED, DEAD_LETTERS, UNMATCHED

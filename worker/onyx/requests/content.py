@@ -40,9 +40,8 @@ from onyx.flow.batch import Indices, Segments, format_of, take
 from onyx.flow.columns.record_batch import Columns, join
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
-from onyx.flow.groups.hashes import text_hash
-from onyx.flow.segment import Segment
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.groups.keys import text_hash
+from onyx.flow.segment import Refusal, Segment
 from onyx.ledger.outcomes import Outcomes
 from onyx.model.job import CatalogEntry
 from onyx.requests.request import SEGMENTS_MAX, Form, Payload

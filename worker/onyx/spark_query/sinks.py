@@ -11,10 +11,10 @@ import os
 from pathlib import Path
 
 from onyx.flow.batch import Segments, as_dicts
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import Output, StagingOutput, Token
-from onyx.program.writer import Writer
+from onyx.program.plugin_forms import Writer
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.spark.middle.misfits import TYPES, FrameTypes
 from onyx.spark.middle.request import options_of

@@ -17,9 +17,9 @@ from onyx.flow.batch import Batch
 from onyx.flow.mixed import Read, part_of_read, pieces_of
 from onyx.plugins.protocol import Cursor, Input
 from onyx.plugins.starting import first_cursor
-from onyx.program.reading.bad_records import BadRecords
-from onyx.program.reading.event_times import SourceTimes
-from onyx.program.reading.segments_reader import segments_reader
+from onyx.program.bad_records import BadRecords
+from onyx.program.event_times import SourceTimes
+from onyx.program.plugin_forms import segments_reader
 from onyx.spark.driver.request import Position
 from onyx.spark_query.programs import Query
 

@@ -27,7 +27,7 @@ from onyx.plugins.registry import build_input
 from onyx.spark_query.plugins import Plugins
 from onyx.tables.dealt import DealtTable, deal_table
 from onyx.tables.loading import load_table
-from onyx.tables.refreshed import Refreshed, Replaceable
+from onyx.tables.shared import Refreshed, Replaceable
 
 T = TypeVar("T", bound=Replaceable)
 V = TypeVar("V")

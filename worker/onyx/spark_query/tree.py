@@ -16,10 +16,9 @@ import numpy as np
 
 from onyx.base.runs import array_of
 from onyx.flow.batch import Batch, Indices, Segments, as_given, as_shown, copies_of
-from onyx.flow.groups.checks import GroupChecks
-from onyx.flow.laps import laps_of
+from onyx.flow.groups.grouping import GroupChecks
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import Outgoing, Routed
+from onyx.flow.routed import Outgoing, Routed, laps_of
 from onyx.model.workflow import laps_to
 from onyx.program.apply import apply
 from onyx.program.batch_work import BatchWork

@@ -23,8 +23,8 @@ from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.plugins.starting import first_cursor
-from onyx.program.reading.bad_records import BadRecords
-from onyx.program.reading.segments_reader import SegmentsReader, segments_reader
+from onyx.program.bad_records import BadRecords
+from onyx.program.plugin_forms import SegmentsReader, segments_reader
 
 ROWS_A_READ = 65_536
 REST_S = 0.02

@@ -52,7 +52,7 @@ from onyx.flow.mixed import Read, of_runs, runs_of
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Around, Cursor
 from onyx.plugins.segment_runs import SegmentRuns
-from onyx.program.reading.segments_reader import SegmentsReader
+from onyx.program.plugin_forms import SegmentsReader
 from onyx.telemetry.catalog import BACKPRESSURED_SECONDS
 from onyx.telemetry.interface import TaskMetrics
 from onyx.telemetry.recorder import ROOTS_MAX

@@ -27,7 +27,7 @@ from msgspec import field
 from onyx.base.runs import Numbers
 from onyx.base.seams import Clock
 from onyx.flow.batch import Batch
-from onyx.flow.groups.checks import GroupChecks
+from onyx.flow.groups.grouping import GroupChecks
 from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
 from onyx.joins.shares import Share
 from onyx.joins.table import Table
@@ -38,8 +38,8 @@ from onyx.model.job import Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.plugins.attempts import Attempts
 from onyx.plugins.protocol import SealProgress
-from onyx.program.answering import NOBODY, Answering
 from onyx.program.batch_work import BatchWork
+from onyx.program.outcomes import NOBODY, Answering
 from onyx.program.program import Program
 from onyx.replica.command import Command
 from onyx.replica.commands.register_partitions import RegisterPartitions

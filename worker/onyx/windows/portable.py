@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.segment import Refusal
 from onyx.windows.aggregations.numbers import Keyed
 from onyx.windows.compiled import CompiledWindow
 

@@ -19,7 +19,7 @@ from onyx.flow.batch import Indices, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
 from onyx.flow.groups.codes import KeyCodes
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.segment import Refusal
 from onyx.keystate.coded import GroupKeys, Keyed, Values, chosen, rows
 from onyx.keystate.extents import Number
 from onyx.keystate.groups import hashable_key, hashable_keys

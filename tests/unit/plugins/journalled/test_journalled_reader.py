@@ -8,7 +8,7 @@ from onyx.errors import Unavailable
 from onyx.flow.batch import Segments
 from onyx.flow.segment import Segment
 from onyx.plugins.journalled.reader import JournalReader
-from onyx.program.reading.segments_reader import segments_reader
+from onyx.program.plugin_forms import segments_reader
 
 ENDS = 4
 ROWS: list[Segment] = [{"n": number} for number in range(ENDS)]

@@ -8,35 +8,53 @@ dicts gives segments, so code that was made for dicts would go wrong in silence.
 the only way from columns to dicts, so that a test can forbid it on a path of columns.
 
 Types are few (`types`). A null is None in a dict, and a key that a dict lacks is null.
+
+Rows become dicts in C, where the names of the columns allow it: `dict(zip(names, row))` for each
+row takes four times as long as an object of a `msgspec.Struct` that has the names as fields, and
+the dict of its fields. Rejected: source text with the names in it, given to `eval`, which saves a
+tenth more.
+
+Columns of list views become columns of lists (`without_views`). That is written here because
+pyarrow's cast makes wrong lists of them: of a null, of a slice, and of values that do not lie in
+the order of the rows. Text and bytes that are views, which pyarrow cannot take from, go with
+them.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from decimal import Decimal
-from typing import Any
+from functools import lru_cache
+from itertools import starmap
+from keyword import iskeyword
+from operator import itemgetter
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
+from numpy.typing import NDArray
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
-from onyx.flow.columns.casts import are_floats
 from onyx.flow.columns.compute import pc
-from onyx.flow.columns.list_views import without_views
 from onyx.flow.columns.moments import is_within
-from onyx.flow.columns.rows import dict_rows
 from onyx.flow.columns.types import in_one_zone, usual_schema
-from onyx.flow.columns.values import MISMATCH, python_values, to_array
+from onyx.flow.columns.values import MISMATCH, are_floats, python_values, to_array
 
 Row = dict[str, Any]
+
 _INT64_MAX = 2**63 - 1
+
 _DAYS_MAX = 2**31 - 1
+
 _DAY_MS = 86_400_000
+
 _NO_VALUE = (ValueError, OverflowError)
 """What is raised for a value that Python does not have."""
+
 _UNITS_US = {"s": 1_000_000, "ms": 1_000}
 """The units that are coarser than microseconds."""
 
@@ -398,3 +416,107 @@ def _run_end_decoded(column: pa.Array) -> pa.Array:
     rows = np.arange(column.offset, column.offset + len(column))
     runs = np.searchsorted(column.run_ends.to_numpy(), rows, side="right")
     return column.values.take(pa.array(runs))
+
+
+def dict_rows(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """A dict for each row, with the names as keys, in their order.
+
+    Args:
+        names: at least one.
+        columns: the values of each name, all of one length.
+    """
+    make = _row_type(tuple(names))
+    if make is None:
+        return [dict(zip(names, row)) for row in zip(*columns, strict=True)]  # noqa: B905
+    return list(map(msgspec.structs.asdict, map(make, *columns)))
+
+
+def dicts_of(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """A dict for each row of values, with the names as keys, in their order.
+
+    Raises:
+        ValueError, TypeError: a row has not as many values as there are names.
+    """
+    make = _row_type(tuple(names))
+    if make is None:
+        return [dict(zip(names, row, strict=True)) for row in rows]
+    return list(map(msgspec.structs.asdict, starmap(make, rows)))
+
+
+class Alike(NamedTuple):
+    """Dicts that have the same keys."""
+
+    names: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    """The values of each, by these names."""
+
+
+def alike(dicts: Sequence[dict[str, Any]]) -> Alike | None:
+    """The values of dicts that have the same keys, at least two; None: others."""
+    names = tuple(dicts[0]) if dicts else ()
+    if len(names) < 2 or set(map(len, dicts)) != {len(names)}:
+        return None
+    try:
+        return Alike(names, list(map(itemgetter(*names), dicts)))
+    except KeyError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _row_type(names: tuple[str, ...]) -> type[msgspec.Struct] | None:
+    """A type with these fields; None if there is none, or its fields would be more than fields."""
+    if len(set(names)) < len(names):
+        return None
+    if any(not name.isidentifier() or iskeyword(name) or name[0] == "_" for name in names):
+        return None
+    return msgspec.defstruct("Row", names, gc=False)
+
+
+def without_views(column: pa.Array) -> pa.Array:
+    """The column with lists for all list views in it, however deep."""
+    return _without(column) if _has_views(column.type) else column
+
+
+@lru_cache(maxsize=256)
+def _has_views(kind: pa.DataType) -> bool:
+    if _is_view(kind) or kinds.is_string_view(kind) or kinds.is_binary_view(kind):
+        return True
+    if kinds.is_nested(kind):
+        return any(_has_views(kind.field(at).type) for at in range(kind.num_fields))
+    return False
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(kinds.is_list_view(kind) or kinds.is_large_list_view(kind))
+
+
+def _without(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if not _has_views(kind):
+        return column
+    if kinds.is_string_view(kind) or kinds.is_binary_view(kind):
+        return column.cast(pa.string() if kinds.is_string_view(kind) else pa.binary())
+    if _is_view(kind):
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        sizes = np.where(valid, column.sizes.to_numpy(), 0).astype(np.int64)
+        ends = np.cumsum(sizes)
+        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - sizes, sizes)
+        where = np.repeat(column.offsets.to_numpy().astype(np.int64), sizes) + within
+        return _lists(_without(column.values).take(pa.array(where)), sizes, column)
+    if kinds.is_struct(kind):
+        fields = [_without(each) for each in column.flatten()]
+        names = [each.name for each in kind.fields]
+        return pa.StructArray.from_arrays(fields, names, mask=column.is_null())
+    if kinds.is_map(kind):
+        offsets = column.offsets.to_numpy().astype(np.int64)
+        held = slice(offsets[0], offsets[-1])
+        parts = [_without(column.keys)[held], _without(column.items)[held]]
+        pairs = pa.StructArray.from_arrays(parts, ["key", "value"])
+        return _lists(pairs, np.diff(offsets), column)
+    sizes = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
+    return _lists(_without(column.flatten()), sizes, column)
+
+
+def _lists(values: pa.Array, sizes: NDArray[np.int64], like: pa.Array) -> pa.Array:
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, values, mask=like.is_null())

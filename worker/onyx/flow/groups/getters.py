@@ -18,7 +18,7 @@ from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.predicates import Resolve
-from onyx.flow.segment_failure import Refusal
+from onyx.flow.segment import Refusal
 from onyx.model.job import CatalogEntry
 
 GROUP_BY_KEY = "groupByKey"

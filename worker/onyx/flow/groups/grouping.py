@@ -1,23 +1,36 @@
-"""Stable hashes of the group keys of whole batches, for the peers that groups are sent to."""
+"""Stable hashes of the group keys of whole batches, for the peers that groups are sent to; and what
+the children of a task cannot be sent: segments without a group.
+
+These are found where segments come from, whether the next peer is in another process or in this
+one, and whether the child has one peer or many: a job does not get right or wrong by where its
+peers are. A batch is looked at as a whole, and one by one only if something in it is refused.
+
+The one peer of a child gets the keys with the batch, and need not read them again. (Several peers
+do: to split the keys costs as much for the peers that are elsewhere as it saves for one here.)
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from onyx.flow.arrays import U64, Indices
+from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import Segments, format_of
+from onyx.flow.formats import DICTS, Segments, format_of
 from onyx.flow.groups.codes import KeyCodes, KeyList, Remembered
 from onyx.flow.groups.getters import KeyGetter, naming
-from onyx.flow.groups.hashes import column_hashes
-from onyx.flow.groups.keys import are_plain_parts, key_hash, slots_of_shards
-from onyx.flow.segment import Segment
+from onyx.flow.groups.keys import are_plain_parts, column_hashes, key_hash, slots_of_shards
+from onyx.flow.routed import Outgoing
+from onyx.flow.segment import Segment, SegmentFailure
 from onyx.model.job import CatalogEntry
 
 _PLAIN = frozenset({str, bool, bytes, type(None)})
 """Types of which every value has canonical bytes."""
+
 MEMO_KEYS_MAX = 65_536
 """Hashes remembered for each kind of key; beyond it all are forgotten."""
 
@@ -100,3 +113,47 @@ class _Memo(dict[Any, int]):
             self.clear()
         result = self[key] = key_hash(key)
         return result
+
+
+# --- what children cannot be sent ---------------------------------------------------------------
+
+
+class GroupChecks:
+    """The checks of one task."""
+
+    def __init__(
+        self,
+        groupings: Mapping[str, Grouping],
+        several: Collection[str],
+    ) -> None:
+        """
+        Args:
+            groupings: of the children that are grouped.
+            several: children with several peers, for whom segments are hashed.
+        """
+        self._groupings = groupings
+        self._several = several
+
+    def __call__(self, to: Mapping[str, Outgoing]) -> list[SegmentFailure]:
+        """`handling.Refused`; leaves the group keys, or their hashes, in `to`."""
+        if not self._groupings:
+            return []
+        found: dict[int, Exception] = {}
+        for child, outgoing in to.items():
+            if not len(outgoing) or child not in self._groupings:
+                continue
+            for index, error in self._of_group(child, outgoing):
+                parents = outgoing.parents
+                found.setdefault(index if parents is None else int(parents[index]), error)
+        return sorted(found.items(), key=itemgetter(0))
+
+    def _of_group(self, child: str, outgoing: Outgoing) -> list[SegmentFailure]:
+        grouping, segments = self._groupings[child], outgoing.segments
+        try:
+            if child in self._several:
+                outgoing.hashes = grouping.hashes_of(segments)
+            else:
+                outgoing.keys = grouping.check(segments)
+        except Exception:
+            return DICTS.bad(as_dicts(segments), grouping.check)
+        return []

@@ -11,7 +11,7 @@ from onyx.model.job import Job
 from onyx.model.requests import asked_for
 from onyx.model.state_types import StateType, parse_state_type
 from onyx.model.workflow import loop_of, sources_above
-from onyx.program.definition import Definition, Needs
+from onyx.program.program import Definition, Needs
 
 
 class KeyedFunction(Definition, frozen=True, kw_only=True):

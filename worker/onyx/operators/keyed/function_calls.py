@@ -13,8 +13,8 @@ import numpy as np
 
 from onyx.codec.refusals import fits_alone, refusal, refuse, refused
 from onyx.errors import UserFunctionError
+from onyx.flow.apply import apply_to_columns
 from onyx.flow.batch import Segment
-from onyx.flow.columnar import apply_to_columns
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.leaves import Leaves, segments_of
 from onyx.keystate.coded import Groups

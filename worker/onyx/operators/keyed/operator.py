@@ -18,7 +18,7 @@ from onyx.codec.returns import size_bytes
 from onyx.errors import contained
 from onyx.flow.batch import Indices, Segment, as_dicts
 from onyx.flow.leaves import Leaves
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 from onyx.functions.returning import Returned, collecting, lost, one_by_one
 from onyx.keystate.coded import Keyed, rows
 from onyx.ledger.lineage import first_attempts
@@ -27,11 +27,10 @@ from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.keyed_states import KeyedStates
 from onyx.operators.keyed.made_before import MadeBefore
 from onyx.operators.keyed.over_columns import over_columns
-from onyx.program.answering import NOBODY, Answering
+from onyx.program.apply import fit, read_groups
 from onyx.program.batch_work import BatchWork
-from onyx.program.fitting import fit
 from onyx.program.operator import keep_made, with_repeats
-from onyx.program.prepare import read_groups
+from onyx.program.outcomes import NOBODY, Answering
 from onyx.windows.prepared import unique_values
 
 

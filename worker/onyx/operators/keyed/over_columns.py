@@ -17,14 +17,14 @@ from onyx.flow.batch import Batch, Indices, take
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.formats import COLUMNS
 from onyx.flow.leaves import Leaves, of_some
-from onyx.flow.segment_failure import Refusal, SegmentFailure
+from onyx.flow.segment import Refusal, SegmentFailure
 from onyx.functions.returning import Returned, collecting
 from onyx.keystate.coded import Groups, Keyed, shards_in
 from onyx.keystate.groups import hashable_keys
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.keyed_states import KeyedStates
+from onyx.program.apply import fit_columns
 from onyx.program.batch_work import BatchWork
-from onyx.program.fitting import fit_columns
 from onyx.program.operator import Keeper, with_repeats
 from onyx.program.program import Program
 from onyx.windows.prepared import unique_values

@@ -14,8 +14,8 @@ from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.workflow import begins_trees, ordered_parents, sources_above
 from onyx.processors import Processor
-from onyx.program.definition import Definition, Needs
 from onyx.program.failure import blamed
+from onyx.program.program import Definition, Needs
 
 
 class Parent(NamedTuple):

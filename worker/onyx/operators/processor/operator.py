@@ -16,7 +16,7 @@ from onyx.codec.returns import size_bytes
 from onyx.errors import UserFunctionError
 from onyx.flow.batch import Batch, Indices, as_dicts, as_given, take
 from onyx.flow.leaves import Leaves
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 from onyx.functions.returning import LOST, Returned, collecting, lost
 from onyx.ledger.applied import repeats_of
 from onyx.operators.context import OperatorContext
@@ -27,11 +27,11 @@ from onyx.operators.processor.processor_states import ProcessorStates
 from onyx.operators.processor.snapshot import Snapshot
 from onyx.operators.processor.turns import Takes
 from onyx.processors import Context
-from onyx.program.answering import NOBODY, Answering
+from onyx.program.apply import fit
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure
-from onyx.program.fitting import fit
 from onyx.program.operator import keep_made, with_repeats
+from onyx.program.outcomes import NOBODY, Answering
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from onyx.codec.refusals import fits_alone, refusal
 from onyx.codec.refused_rows import refused_rows
 from onyx.errors import UserFunctionError, describe_type
-from onyx.flow.columnar import result_columns
+from onyx.flow.apply import result_columns
 from onyx.processors import Outbox
 
 SEGMENTS_MAX = 1_024

@@ -17,7 +17,7 @@ from onyx.errors import UserError
 from onyx.flow.arrays import Mask
 from onyx.flow.batch import Segment, as_dicts
 from onyx.flow.columns.values import MISMATCH, to_array
-from onyx.flow.groups.hashes import combined_hashes
+from onyx.flow.groups.keys import combined_hashes
 from onyx.joins.keys import apart
 from onyx.keystate.answers import FirstPlaces
 from onyx.keystate.extents import ALL, Extent, Number

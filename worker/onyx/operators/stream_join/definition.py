@@ -12,7 +12,7 @@ from onyx.model.job import CatalogEntry, Job, JoinSide
 from onyx.model.requests import asked_for
 from onyx.model.workflow import sources_above
 from onyx.operators.stream_join.spans import TIME_MAX, US_A_MS, Extents, Interval, Latest, Spans
-from onyx.program.definition import Definition, Needs
+from onyx.program.program import Definition, Needs
 from onyx.windows.assigning.coordinates import Coordinates
 
 

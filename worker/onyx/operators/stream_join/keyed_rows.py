@@ -15,7 +15,7 @@ import pyarrow.types as kinds
 
 from onyx.flow.arrays import U64, Indices, Mask
 from onyx.flow.columns.compute import pc
-from onyx.flow.groups.hashes import combined_hashes
+from onyx.flow.groups.keys import combined_hashes
 from onyx.operators.stream_join.spans import Times
 
 

@@ -19,9 +19,9 @@ from onyx.operators.stream_join.looked import Looked
 from onyx.operators.stream_join.looking import look_at
 from onyx.operators.stream_join.results import apart, gathered
 from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
+from onyx.program.apply import look_at_leaves
 from onyx.program.batch_work import BatchWork
 from onyx.program.operator import carry_out, emit_late
-from onyx.program.prepare import look_at_leaves
 from onyx.telemetry.catalog import LATE_SEGMENTS
 
 

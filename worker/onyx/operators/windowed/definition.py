@@ -10,7 +10,7 @@ from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.kinds import EMIT_ROWS
 from onyx.model.workflow import sources_above
-from onyx.program.definition import Definition, Needs
+from onyx.program.program import Definition, Needs
 from onyx.windows.compile import compile_windows
 from onyx.windows.compiled import CompiledWindows
 

@@ -24,9 +24,9 @@ from onyx.operators.context import OperatorContext
 from onyx.operators.windowed.definition import Windowed
 from onyx.operators.windowed.firing import emitted
 from onyx.operators.windowed.trigger_calls import TriggerCalls
+from onyx.program.apply import look_at_leaves
 from onyx.program.batch_work import BatchWork
 from onyx.program.operator import Keeper, Operator, carry_out, emit_late
-from onyx.program.prepare import look_at_leaves
 from onyx.program.program import Program
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.windows import firing

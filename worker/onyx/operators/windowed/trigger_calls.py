@@ -13,8 +13,8 @@ from typing import Any
 from onyx.codec.refusals import refused
 from onyx.codec.refused_rows import refused_rows
 from onyx.errors import UserError, UserFunctionError, describe_type
+from onyx.flow.apply import result_columns
 from onyx.flow.batch import Segment
-from onyx.flow.columnar import result_columns
 from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import Trigger
 from onyx.model.kinds import EMIT_ROWS

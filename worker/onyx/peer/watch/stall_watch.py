@@ -29,7 +29,7 @@ from onyx.model.locations import without_secrets
 from onyx.model.plugins import runs_spark
 from onyx.peer.life import Pending, Run
 from onyx.peer.work.task_threads import TaskRunner, busiest, stack_of
-from onyx.program.exceptions import shown
+from onyx.program.failure import shown
 from onyx.program.phases import Phase
 from onyx.replica.state import Replica
 from onyx.reports.stalls import SLOW, Reason, Stall, instant

@@ -27,7 +27,7 @@ from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.operators.building import lookups_of
-from onyx.program.exceptions import frames
+from onyx.program.failure import frames
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.replica.commands.check_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
 from onyx.replica.effects import AnswerCheck

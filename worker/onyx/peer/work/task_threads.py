@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import msgspec
 
 from onyx.ids import TaskName
-from onyx.program.exceptions import frames_of
+from onyx.program.failure import frames_of
 from onyx.program.phases import Phase
 from onyx.reports.stalls import Frame
 from onyx.task import machine

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from onyx.flow.columns.rows import dicts_of
+from onyx.flow.columns.record_batch import dicts_of
 from onyx.flow.segment import Segment
 from onyx.plugins.files.byte_sources import ByteSource
 from onyx.plugins.records import BOM, BadRecords, whole_lines

@@ -23,7 +23,7 @@ import pyarrow.types as kinds
 from onyx.errors import OnyxError, UserError
 from onyx.flow.batch import Segments, as_columns, format_of
 from onyx.flow.columns.compute import pc
-from onyx.flow.segment_failure import Refusal, SegmentFailure
+from onyx.flow.segment import Refusal, SegmentFailure
 from onyx.spark.middle.agreed import AgreedTypes, Known, Reach
 from onyx.spark.middle.wanted import Kind, columns_of, require_fit
 from onyx.spark.types import joined_type

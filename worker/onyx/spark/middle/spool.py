@@ -9,7 +9,7 @@ the other half reads (`results`).
 from __future__ import annotations
 
 from onyx.flow.batch import Segments
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 from onyx.plugins.parts.columns import ColumnsPartsWriter
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.names import bundle_part_name

@@ -22,8 +22,8 @@ from onyx.base.runs import Numbers, Run, array_of, joined
 from onyx.base.seams import Clock
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
-from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import END_ROOTS
+from onyx.ledger.pending import Holds
 from onyx.ledger.returns import Trees, add_tree, without_values
 from onyx.model.job import Job
 from onyx.model.workflow import begins_trees

@@ -69,7 +69,7 @@ class Owners:
 
 class Requested:
     """Made when the job is ready, so every partition is registered. Implements
-    `program.answering.Answering`."""
+    `program.outcomes.Answering`."""
 
     def __init__(self, replica: Replica, job_id: JobId, job: Job) -> None:
         registered = replica.partitions(job_id)

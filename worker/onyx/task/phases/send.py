@@ -26,9 +26,8 @@ from onyx.errors import (
     WorkLost,
 )
 from onyx.flow.batch import Batch, chosen_by, copies_of
-from onyx.flow.laps import laps_of
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import Outgoing, Routed
+from onyx.flow.routed import Outgoing, Routed, laps_of
 from onyx.ledger.hop import Hop, Share, hop, split_values
 from onyx.ledger.returns import no_value, part_of
 from onyx.program.outcomes import notes_of

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from onyx.model.plugins import STAGE
 from onyx.model.tables import looked_up
 from onyx.operators.building import with_functions
+from onyx.program.event_times import SourceTimes
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
 from onyx.program.program import Program, event_of
-from onyx.program.reading.event_times import SourceTimes
 from onyx.task.batching import BatchSizing
 from onyx.task.channels.combining import combiners
 from onyx.task.channels.event_time import needs

@@ -7,7 +7,7 @@ can reach it early. Inputs go on only when all are ready, so nothing of it is se
 
 from __future__ import annotations
 
-from onyx.flow.groups.checks import GroupChecks
+from onyx.flow.groups.grouping import GroupChecks
 from onyx.ids import TaskName
 from onyx.model.tables import read_of
 from onyx.model.workflow import ordered_parents

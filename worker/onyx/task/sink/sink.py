@@ -15,7 +15,7 @@ import numpy as np
 
 from onyx.base.runs import Numbers, taken
 from onyx.flow.batch import Indices, Segments
-from onyx.flow.segment_failure import SegmentFailure
+from onyx.flow.segment import SegmentFailure
 from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
 from onyx.plugins.protocol import (
@@ -30,7 +30,7 @@ from onyx.plugins.protocol import (
     TransactionalOutput,
     UpgradedJob,
 )
-from onyx.program.writer import Writer
+from onyx.program.plugin_forms import Writer
 from onyx.replica.commands.seal_output import PARTS_MAX
 
 

@@ -24,15 +24,13 @@ from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Batch, Segments
 from onyx.flow.mixed import Mixed, Read, of_runs, pieces_of, runs_of, take_of_read
 from onyx.ledger.lineage import ids_of, positions_of, run_of_ids, source_number
-from onyx.ledger.pending import PendingWindow
-from onyx.ledger.ranges import Range
+from onyx.ledger.pending import GivingUpWindow, OrderedWindow, PendingWindow, Range, ReturningWindow
 from onyx.ledger.retry_delay import RetryDelay
-from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow, ReturningWindow
 from onyx.ledger.returns import Parts
 from onyx.model.job import CatalogEntry
 from onyx.model.plugins import returns_failures
 from onyx.plugins.protocol import AckedReader, Cursor, DrainingReader, Input
-from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader, segments_reader
+from onyx.program.plugin_forms import SegmentsReader, plugin_reader, segments_reader
 from onyx.task.batching import BatchSizing, FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
 

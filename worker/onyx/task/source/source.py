@@ -25,20 +25,19 @@ from onyx.base.runs import Numbers, array_of, joined
 from onyx.base.seams import Clock
 from onyx.errors import contained
 from onyx.flow.batch import U64, Batch
-from onyx.flow.segment_failure import SegmentFailure
-from onyx.ledger.holds import Holds
+from onyx.flow.segment import SegmentFailure
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, partitions_of, positions_of
+from onyx.ledger.pending import Holds, ReturningWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
-from onyx.ledger.retry_modes import ReturningWindow
 from onyx.ledger.returns import Trees
 from onyx.ledger.token_bucket import TokenBucket
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
+from onyx.program.bad_records import BadRecords
+from onyx.program.event_times import SourceTimes
 from onyx.program.failure import Failure
+from onyx.program.plugin_forms import plugin_reader
 from onyx.program.program import Program
-from onyx.program.reading.bad_records import BadRecords
-from onyx.program.reading.event_times import SourceTimes
-from onyx.program.reading.segments_reader import plugin_reader
 from onyx.task.batching import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.partition import Opener, Partition, window_of

@@ -38,7 +38,6 @@ from onyx.flow.batch import (
     take,
 )
 from onyx.flow.columns.record_batch import Columns
-from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import (
     PARTITION_SHIFT,
     cut,
@@ -46,7 +45,7 @@ from onyx.ledger.lineage import (
     positions_of,
     source_number,
 )
-from onyx.ledger.pending import PendingWindow
+from onyx.ledger.pending import Holds, PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 
 IN_FLIGHT_A_SHARD_MAX = 8_192

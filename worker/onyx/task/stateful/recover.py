@@ -20,9 +20,8 @@ from onyx.model.requests import asked_for
 from onyx.model.workflow import loop_of
 from onyx.operators.context import OperatorContext
 from onyx.operators.table import operator_of
-from onyx.program.definition import Definition
 from onyx.program.phases import Phase
-from onyx.program.program import Program
+from onyx.program.program import Definition, Program
 from onyx.settings import StateSettings
 from onyx.state.local.spilled import holder
 from onyx.state.local.spilled_keys import filters

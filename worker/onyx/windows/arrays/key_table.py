@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from onyx.flow.batch import U64, Indices
 from onyx.flow.columns.values import python_values
-from onyx.flow.groups.hashes import column_hashes
+from onyx.flow.groups.keys import column_hashes
 from onyx.keystate.coded import Groups
 from onyx.keystate.groups import dump_keys, load_keys
 from onyx.windows.arrays.key_values import IntValues, TextValues

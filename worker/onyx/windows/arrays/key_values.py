@@ -12,7 +12,7 @@ import pyarrow.types as kinds
 
 from onyx.flow.batch import U64, Indices, Mask
 from onyx.flow.columns.compute import pc
-from onyx.flow.groups.hashes import column_hashes
+from onyx.flow.groups.keys import column_hashes
 from onyx.windows.arrays.growing import Growing
 
 _INT64_MAX = 2**63 - 1

@@ -1,4 +1,5 @@
-"""Reading segments in the format of the task: one method for dicts and columns.
+"""Segments in the form that the task and its plugin have in common: read as dicts or columns by one
+method, and written in a form that the plugin takes.
 
 A reader of columns gives one form at a time: columns of the same types, or dicts. What it has
 already (`ready`) is read in one go, so that a bad record among many does not cut a batch. When the
@@ -11,10 +12,12 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from onyx.errors import OnyxError
-from onyx.flow.batch import Segments
-from onyx.flow.columns.record_batch import Columns
+from onyx.flow.batch import Segments, format_of
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.mixed import Read, of_runs
-from onyx.plugins.protocol import Around, ColumnsReader, Cursor, Reader
+from onyx.plugins.protocol import Around, ColumnsOutput, ColumnsReader, Cursor, Output, Reader
+
+# --- reading ------------------------------------------------------------------------------------
 
 
 class SegmentsReader(Protocol):
@@ -74,3 +77,24 @@ class _OfColumns(Around):
     def _next(self, segments_max: int) -> Segments:
         found = self._columns.read_columns(segments_max)
         return found if isinstance(found, list) else Columns.of(found)
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes to one plugin: columns as they are where it takes them, else dicts."""
+
+    def __init__(self, plugin: Output) -> None:
+        self._plugin = plugin
+        self._columns = plugin if isinstance(plugin, ColumnsOutput) else None
+
+    def write(self, segments: Segments) -> None:
+        """Write a batch. Raises like `Output.write`."""
+        format_of(segments).choose(self._plugin.write, self._write_columns)(segments)
+
+    def _write_columns(self, columns: Columns) -> None:
+        if self._columns is not None:
+            self._columns.write_columns(columns.record_batch)
+        else:
+            self._plugin.write(to_dicts(columns))

@@ -21,10 +21,9 @@ from onyx.codec.refused_rows import refused_rows
 from onyx.flow.batch import Indices, Segment, Segments, format_of, take
 from onyx.flow.columns.record_batch import Columns, misfit
 from onyx.flow.mixed import Read, pieces_of
-from onyx.flow.segment_failure import BadRecord, SegmentFailure
+from onyx.flow.segment import BadRecord, SegmentFailure
 from onyx.plugins.protocol import Input
-from onyx.program.reading.column_times import Times
-from onyx.program.reading.event_times import SourceTimes
+from onyx.program.event_times import SourceTimes, Times
 
 Types = Mapping[str, pa.DataType]
 Where = Callable[[int], str]
