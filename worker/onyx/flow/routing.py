@@ -1,9 +1,11 @@
 """Route a batch: which leaves go to which child, what is retried, what has failed.
 
-Without conditions nothing is done per segment. With conditions each one is evaluated over all
-leaves that are still undecided before the next (`evaluation`), so that a condition costs little
-more than calling its predicate, and over columns nothing is done per segment; flows are masks.
-`Conditions.route` has the meaning; a property test compares both.
+Without conditions nothing is done per segment. With conditions each one is asked about all leaves
+that are still undecided before the next (`Questions`), so that a condition costs little more than
+calling its predicate, and over columns nothing is done per segment; flows are masks.
+`Conditions.route` has the meaning; a property test compares both. A predicate is made for dicts or
+for columns. What it needs in the other format is converted once a batch, however many conditions
+need it, and only the rows that matter.
 
 This is the one module that decides what becomes of a segment that fails, whoever refuses it: the
 function, a condition, a window, or the child that cannot be sent what was made of it. In this
@@ -13,17 +15,10 @@ about it is sent; it is a failure of the task. Nothing else that was made of suc
 anywhere, so that a segment is either processed or failed. A segment that is to be retried has not
 failed, whatever else was wrong with it.
 
-The flow conditions of a task, asked about the leaves of one batch.
-
-Leaves are dicts or columns, and a predicate is made for either. What it needs in the other
-format is converted once a batch, however many conditions need it, and only the rows that matter.
-
-The leaves of a batch as they leave for the children of a task.
-
 Conditions may put a segment in the index of a leaf (what describes an error of a predicate), and
-leave keys out for some children. In columns the first is no row, so it goes beside them as a dict;
-and a key is a whole column, which is left out if the key is to be left out of all rows that go to
-the child, and otherwise null in those rows.
+leave keys out for some children (`Leaving`). In columns the first is no row, so it goes beside them
+as a dict; and a key is a whole column, which is left out if the key is to be left out of all rows
+that go to the child, and otherwise null in those rows.
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import itemgetter, or_
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -62,6 +57,9 @@ from onyx.functions.retry import Retry, retries_of
 
 NOTHING_ELSE = Handling()
 
+TOGETHER_MIN = 32
+"""Dicts of a batch that are compared together: fewer are faster one by one."""
+
 
 def route_batch(
     conditions: Conditions | None,
@@ -86,7 +84,7 @@ def route_batch(
         return whole
     if conditions is None:
         conditions = everything_to(tuple(children))
-    run = _Run(conditions, event, segments, leaves, handling)
+    run = _Routing(conditions, event, segments, leaves, handling)
     run.route_leaves()
     return run.result(children)
 
@@ -114,33 +112,7 @@ def route_whole(
     return Routed(to, shared=len(get_all) > 1, unmatched=unmatched)
 
 
-class _Handled(msgspec.Struct, frozen=True):
-    """What is sent in place of a segment that failed."""
-
-    segment: Segment
-    route: Route
-    error: Exception
-    letter: bool = False
-
-
-class _First:
-    """Errors of the leaves of a batch: for each parent that of its first leaf, whichever condition
-    has found it."""
-
-    def __init__(self) -> None:
-        self._of_parent: dict[int, SegmentFailure] = {}
-
-    def add(self, parent: int, leaf: int, error: Exception) -> None:
-        known = self._of_parent.get(parent)
-        if known is None or leaf < known[0]:
-            self._of_parent[parent] = leaf, error
-
-    def errors(self) -> dict[int, Exception]:
-        """By parent."""
-        return {parent: error for parent, (_, error) in self._of_parent.items()}
-
-
-class _Run:
+class _Routing:
     """One batch on its way through the conditions."""
 
     def __init__(
@@ -155,7 +127,7 @@ class _Run:
         self.event = event
         self.leaves = leaves
         self.handling = handling
-        self.evaluation = Evaluation(event, batch, leaves)
+        self.questions = Questions(event, batch, leaves)
         self.leaving = leaving(leaves)
         self.flow: dict[str, Mask] = {}
         """Which leaves go to each child, and are accounted for."""
@@ -164,13 +136,13 @@ class _Run:
         self.retries: dict[int, int] = {}
         """How often the condition asks for that at most, by parent."""
         self.retry_errors: dict[int, Exception] = {}
-        self.exhausted = _First()
+        self.exhausted = _FirstErrors()
         """Conditions ask for a retry, and none is left."""
-        self.unsendable = _First()
+        self.unsendable = _FirstErrors()
         """A predicate has raised, and nobody gets that."""
         self.failures: dict[int, Exception] = {}
         """What nothing has taken care of."""
-        self.handled: dict[int, _Handled] = {}
+        self.replacements: dict[int, _Replacement] = {}
         self.unmatched: Mask | None = None
         """Leaves for which no condition has held so far; None if all go to children anyway."""
 
@@ -184,7 +156,7 @@ class _Run:
             return
         self.unmatched = undecided.copy()
         for condition in ordinary:
-            holds, errors = self.evaluation.ask(condition, undecided)
+            holds, errors = self.questions.ask(condition, undecided)
             self._predicates_failed(condition, errors)
             self._holds(condition, holds)
             self.unmatched &= ~holds
@@ -228,7 +200,7 @@ class _Run:
             return
         failed = np.array([index for index, _ in errors])
         parents = self._parents(failed)
-        olds, news = self.evaluation.olds.at(np.array(parents)), self.evaluation.news.at(failed)
+        olds, news = self.questions.olds.at(np.array(parents)), self.questions.news.at(failed)
         for (index, error), parent, old, new in zip(errors, parents, olds, news, strict=True):
             self._predicate_failed(index, parent, (old, new), condition, error)
 
@@ -261,7 +233,7 @@ class _Run:
         for parent, error in (*self.leaves.failures, *self.leaves.refusals):
             failed.setdefault(parent, error)
         self._function_asks()
-        self.evaluation.olds.at(np.array(list(failed), dtype=np.intp))
+        self.questions.olds.at(np.array(list(failed), dtype=np.intp))
         for parent, error in unhandled.items():
             if parent not in self.retries:
                 self._send_letter(parent, error)
@@ -269,33 +241,33 @@ class _Run:
             if parent not in self.retries and parent not in unhandled:
                 self._ask_conditions(parent, error)
         while True:
-            withdrawn = sorted({*self.retries, *self.failures, *self.handled})
-            to, beside, *loose = parts = self._send_to(children, withdrawn)
-            refused = self._refused(parts)
+            withdrawn = sorted({*self.retries, *self.failures, *self.replacements})
+            shares = self._shares(children, withdrawn)
+            refused = self._refused(shares)
             if not refused:
                 break
             for parent, error in refused:
                 self._refuse(parent, error)
-        handled = sorted(self.handled.items(), key=itemgetter(0))
+        instead = sorted(self.replacements.items(), key=itemgetter(0))
         return Routed(
-            to,
-            beside,
-            loose,
+            to=shares.to,
+            beside=shares.beside,
+            loose=[shares.loose, shares.loose_beside] if self.loose else [],
             retries=sorted(self.retries),
             retries_max=[self.retries[parent] for parent in sorted(self.retries)],
             retry_errors=self.retry_errors,
             failures=sorted(self.failures.items(), key=itemgetter(0)),
             shared=self._shared(),
             withdrawn=withdrawn,
-            letters=[(parent, each.error) for parent, each in handled if each.letter],
-            excepted=[(parent, each.error) for parent, each in handled if not each.letter],
+            letters=[(parent, each.error) for parent, each in instead if each.letter],
+            excepted=[(parent, each.error) for parent, each in instead if not each.letter],
             unmatched=self._unmatched(withdrawn),
         )
 
-    def _refused(self, parts: Iterable[dict[str, Outgoing]]) -> list[SegmentFailure]:
+    def _refused(self, shares: _Shares) -> list[SegmentFailure]:
         """The parents of what a child cannot be sent, as `Handling.refused`: of the first part that
         has any."""
-        found = (self.handling.refused(part) for part in parts if part)
+        found = (self.handling.refused(part) for part in shares if part)
         return next(filter(None, found), [])
 
     def _unmatched(self, withdrawn: list[int]) -> Indices:
@@ -309,7 +281,7 @@ class _Run:
     def _refuse(self, parent: int, error: Exception) -> None:
         """A child cannot be sent what was made of a segment, or what stands in its place: each
         time the next resort, so that it comes to an end."""
-        handled = self.handled.pop(parent, None)
+        handled = self.replacements.pop(parent, None)
         if handled is None:
             self._ask_conditions(parent, error)
         elif not handled.letter:
@@ -319,7 +291,7 @@ class _Run:
 
     def _ask_conditions(self, parent: int, error: Exception) -> None:
         """A segment has failed: the conditions for exceptions, the dead letter, the job."""
-        old = self.evaluation.olds.one(parent)
+        old = self.questions.olds.one(parent)
         exhausted = self.handling.is_exhausted(parent)
         route = self.conditions.route(self.event, old, error, (error,), exhausted)
         if route.retry is not None:
@@ -330,7 +302,7 @@ class _Run:
             if not route.flow:
                 raise route.error or error
             segment = self.handling.sent(sendable(route, self.event, old, error))
-            self.handled[parent] = _Handled(segment, route, error)
+            self.replacements[parent] = _Replacement(segment, route, error)
         except Exception as unhandled:
             self._send_letter(parent, unhandled)
 
@@ -340,50 +312,44 @@ class _Run:
             self.failures[parent] = error
         else:
             route = Route(frozenset((to,)))
-            self.handled[parent] = _Handled(letter(parent, error), route, error, letter=True)
+            self.replacements[parent] = _Replacement(
+                letter(parent, error), route, error, letter=True
+            )
 
     def _shared(self) -> bool:
-        if any(len(each.route.flow) > 1 for each in self.handled.values()):
+        if any(len(each.route.flow) > 1 for each in self.replacements.values()):
             return True
         masks = [*self.flow.values(), *self.loose.values()]
         return len(masks) > 1 and bool((np.sum(masks, axis=0) > 1).any())
 
-    def _send_to(self, children: Iterable[str], withdrawn: list[int]) -> list[dict[str, Outgoing]]:
-        """What each child gets, and besides; then the same of what is not accounted for, if there
-        may be any."""
+    def _shares(self, children: Iterable[str], withdrawn: list[int]) -> _Shares:
+        """What children get of all parents but these."""
         kept: Mask | None = None
         if withdrawn:
             kept = np.isin(self._parents_of_leaves(), withdrawn, invert=True)
-        to: dict[str, Outgoing] = {}
-        beside: dict[str, Outgoing] = {}
+        shares = _Shares({}, {}, {}, {})
         for child in children:
             mask = self.flow.get(child)
             if mask is not None and kept is not None:
                 mask = mask & kept
-            to[child], apart = self.leaving.outgoing(child, mask, self._in_place(child))
+            instead = self._in_place(child)
+            shares.to[child], apart = self.leaving.outgoing(child, mask, instead)
             if apart is not None:
-                beside[child] = apart
-        return [to, beside, *self._loose_parts(kept)] if self.loose else [to, beside]
-
-    def _loose_parts(self, kept: Mask | None) -> tuple[dict[str, Outgoing], dict[str, Outgoing]]:
-        """What children get that is not accounted for, and besides. What another condition sends
-        to the same child is."""
-        loose: dict[str, Outgoing] = {}
-        beside: dict[str, Outgoing] = {}
+                shares.beside[child] = apart
         for child, mask in self.loose.items():
             anchored = self.flow.get(child)
             for other in (None if anchored is None else ~anchored, kept):
                 mask = mask if other is None else mask & other
-            loose[child], apart = self.leaving.outgoing(child, mask, [])
+            shares.loose[child], apart = self.leaving.outgoing(child, mask, [])
             if apart is not None:
-                beside[child] = apart
-        return loose, beside
+                shares.loose_beside[child] = apart
+        return shares
 
     def _in_place(self, child: str) -> list[tuple[int, Segment]]:
         """What a child is sent in place of segments that failed, each with its parent."""
         return [
             (parent, each.route.for_child(child, each.segment))
-            for parent, each in sorted(self.handled.items())
+            for parent, each in sorted(self.replacements.items())
             if child in each.route.flow
         ]
 
@@ -397,43 +363,49 @@ class _Run:
         return result
 
 
-TOGETHER_MIN = 32
-"""Dicts of a batch that are compared together: fewer are faster one by one."""
+class _Shares(NamedTuple):
+    """What the children of a task get of a batch, by child. `Routed` has these names too."""
+
+    to: dict[str, Outgoing]
+    """For every child what it gets that is accounted for."""
+    beside: dict[str, Outgoing]
+    """What it gets besides, because it is no row of the same columns."""
+    loose: dict[str, Outgoing]
+    """What it gets that nobody accounts for, because no other condition sends it there."""
+    loose_beside: dict[str, Outgoing]
+    """What it gets of that besides."""
 
 
-class LazyDicts:
-    """Segments as dicts: rows of columns are converted when they are first needed."""
+class _Replacement(msgspec.Struct, frozen=True):
+    """What is sent in place of a segment that failed."""
 
-    def __init__(self, segments: Segments) -> None:
-        self._segments = segments
-        self._known: dict[int, Segment] = {}
-
-    def at(self, indices: Indices | None) -> list[Segment]:
-        """The rows at these indices; None: all."""
-        at = format_of(self._segments).choose(_dicts_at, _rows_at)
-        return at(self._segments, indices, self._known)
-
-    def one(self, index: int) -> Segment:
-        """The segment at this index."""
-        return self.at(np.array([index]))[0]
+    segment: Segment
+    route: Route
+    error: Exception
+    letter: bool = False
 
 
-def _dicts_at(
-    segments: list[Segment], indices: Indices | None, known: dict[int, Segment]
-) -> list[Segment]:
-    return segments if indices is None else [segments[index] for index in indices.tolist()]
+class _FirstErrors:
+    """Errors of the leaves of a batch: for each parent that of its first leaf, whichever condition
+    has found it."""
+
+    def __init__(self) -> None:
+        self._of_parent: dict[int, SegmentFailure] = {}
+
+    def add(self, parent: int, leaf: int, error: Exception) -> None:
+        known = self._of_parent.get(parent)
+        if known is None or leaf < known[0]:
+            self._of_parent[parent] = leaf, error
+
+    def errors(self) -> dict[int, Exception]:
+        """By parent."""
+        return {parent: error for parent, (_, error) in self._of_parent.items()}
 
 
-def _rows_at(columns: Columns, indices: Indices | None, known: dict[int, Segment]) -> list[Segment]:
-    wanted = range(len(columns)) if indices is None else indices.tolist()
-    unknown = [index for index in wanted if index not in known]
-    if unknown:
-        made = shown_dicts(columns.take(np.array(unknown, dtype=np.intp)))
-        known.update(zip(unknown, made, strict=True))
-    return [known[index] for index in wanted]
+# --- conditions are asked -----------------------------------------------------------------------
 
 
-class Evaluation:
+class Questions:
     """One batch and its leaves, while conditions are asked about them."""
 
     def __init__(self, event: Any, batch: Segments, leaves: Leaves) -> None:
@@ -517,6 +489,40 @@ class Evaluation:
         return self._everything
 
 
+class LazyDicts:
+    """Segments as dicts: rows of columns are converted when they are first needed."""
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+        self._known: dict[int, Segment] = {}
+
+    def at(self, indices: Indices | None) -> list[Segment]:
+        """The rows at these indices; None: all."""
+        at = format_of(self._segments).choose(_dicts_at, _rows_at)
+        return at(self._segments, indices, self._known)
+
+    def one(self, index: int) -> Segment:
+        """The segment at this index."""
+        return self.at(np.array([index]))[0]
+
+
+def _dicts_at(
+    segments: list[Segment], indices: Indices | None, known: dict[int, Segment]
+) -> list[Segment]:
+    return segments if indices is None else [segments[index] for index in indices.tolist()]
+
+
+def _rows_at(columns: Columns, indices: Indices | None, known: dict[int, Segment]) -> list[Segment]:
+    wanted = range(len(columns)) if indices is None else indices.tolist()
+    unknown = [index for index in wanted if index not in known]
+    if unknown:
+        made = shown_dicts(columns.take(np.array(unknown, dtype=np.intp)))
+        known.update(zip(unknown, made, strict=True))
+    return [known[index] for index in wanted]
+
+
+# --- leaves leave -------------------------------------------------------------------------------
+
 Extra = list[tuple[int, Segment]]
 """Segments made of exceptions, each with its parent."""
 
@@ -556,6 +562,12 @@ class Leaving(ABC):
         leaves = self._leaves
         parents = found if leaves.parents is None else leaves.parents[found]
         return parents, None if leaves.child_index is None else leaves.child_index[found]
+
+
+def leaving(leaves: Leaves) -> Leaving:
+    """The leaves of a batch, before anything is decided about them."""
+    made = format_of(leaves.segments).choose(_Dicts, _Columns)
+    return made(leaves.segments, leaves)
 
 
 class _Dicts(Leaving):
@@ -632,12 +644,6 @@ class _Columns(Leaving):
             if child in children and rows[index]:
                 segment = without_keys(segment, keys)
         return segment
-
-
-def leaving(leaves: Leaves) -> Leaving:
-    """The leaves of a batch, before anything is decided about them."""
-    made = format_of(leaves.segments).choose(_Dicts, _Columns)
-    return made(leaves.segments, leaves)
 
 
 def _without(columns: Columns, excluded: dict[str, Mask]) -> Columns:
