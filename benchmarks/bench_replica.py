@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.replica import canonical, machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands.add_virtual_peer import AddVirtualPeer
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.gc import Gc
@@ -36,7 +36,6 @@ from onyx.replica.commands.seal_output import SealOutput
 from onyx.replica.commands.signal_ready import SignalReady, signal
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.derived import settle
-from onyx.replica.entry import Entry
 from onyx.replica.spec import JobSpec, TaskSpec
 from onyx.replica.state import Replica
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.conformance import replicas
 
-from onyx.replica import ring
-from onyx.replica.command import Command
+from onyx.replica import members
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
     AbortJoinCluster,
     AcceptJoinCluster,
@@ -27,7 +27,6 @@ from onyx.replica.commands import (
     SubmitJob,
 )
 from onyx.replica.commands.signal_ready import ReadyPeers
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 
@@ -48,7 +47,7 @@ def _diff(command: Command, old: Replica, new: Replica) -> Any:
         case LeaveCluster(id=peer):
             return {"died": peer}
         case GroupLeaveCluster(id=group):
-            _, observer, subject = ring.close(old.pairs, group)
+            _, observer, subject = members.close_ring(old.pairs, group)
             return {"died": group, "updated-watch": {"observer": observer, "subject": subject}}
         case SubmitJob(id=job):
             return {"job": job} if job in new.jobs and job not in old.jobs else {}
@@ -81,16 +80,16 @@ def _joining(command: Command, old: Replica, new: Replica) -> Any:
         case PrepareJoinCluster(joiner=joiner):
             if joiner in new.groups and joiner not in old.groups:
                 return {"instant-join": joiner}
-            watcher = ring.watcher_in(new.prepared, joiner)
+            watcher = members.watcher_in(new.prepared, joiner)
             chosen = watcher is not None and watcher not in old.prepared
             return {"observer": watcher, "subject": joiner} if chosen else None
         case NotifyJoinCluster(observer=joiner):
-            watcher = ring.watcher_in(new.accepted, joiner)
+            watcher = members.watcher_in(new.accepted, joiner)
             if watcher is None or watcher in old.accepted:
                 return None
             return {
                 "observer": joiner,
-                "subject": ring.successor(new, watcher),
+                "subject": members.successor(new, watcher),
                 "accepted-observer": watcher,
                 "accepted-joiner": joiner,
             }
@@ -98,7 +97,7 @@ def _joining(command: Command, old: Replica, new: Replica) -> Any:
             joined = joiner in new.groups and joiner not in old.groups
             return {"observer": watcher, "subject": joiner} if joined else None
         case AbortJoinCluster(id=joiner):
-            ended = ring.is_joining(old, joiner) and not ring.is_joining(new, joiner)
+            ended = members.is_joining(old, joiner) and not members.is_joining(new, joiner)
             return {"aborted": joiner} if ended else None
     return None
 

@@ -18,11 +18,10 @@ from tests.support.log.submissions import job_spec, submit_job
 from onyx.base.structs import fields
 from onyx.ids import GroupId, JobId, Position
 from onyx.replica import canonical, jobs, machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import SignalReady, SubmitJob
 from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import StartTask
-from onyx.replica.entry import Entry
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import Replica
 

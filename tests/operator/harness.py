@@ -37,7 +37,7 @@ from onyx.ids import Position
 from onyx.log.interface import ClientLog
 from onyx.log.owner import check_owner
 from onyx.replica import machine
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx_operator.application import run

@@ -14,9 +14,9 @@ from tests.operator.job_world import UID
 from tests.operator.test_watches import eventually, namespace
 from tests.operator.workers import Workers
 
+from onyx.client.submissions import submission
 from onyx.ids import JobId
 from onyx.model.parsing.job import parse_declared
-from onyx.replica.submission import submission
 from onyx_operator.owners import Owner, owner_of
 
 QUICK = settings(JOBS_RESYNC_INTERVAL_S="0.2", JOBS_RELEASE_TIMEOUT_S="2")

@@ -10,7 +10,7 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.patience import WAIT_S
 
 from onyx.ids import Position
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx_operator.logs import follower

@@ -17,7 +17,7 @@ from tests.support.log.runs import by_job
 from onyx.ids import GroupId, JobId, Position
 from onyx.log.interface import Origin
 from onyx.replica import machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
     AddVirtualPeer,
     ExhaustInput,
@@ -29,7 +29,6 @@ from onyx.replica.commands import (
 )
 from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import AnswerCheck, Effect, JobReady, RewireTask, SealTask, StartTask
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.codec.columns import encode, encode_schema
-from onyx.codec.merged import merged, merged_batch
-from onyx.codec.segment_runs import decode_run
+from onyx.codec.segment_runs import decode_run, merged, merged_batch
 from onyx.codec.segments import encode_apart
 from onyx.flow.columns.record_batch import Columns
 

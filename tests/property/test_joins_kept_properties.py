@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.groups.keys import key_bytes
-from onyx.joins.kept import Kept
-from onyx.joins.reading import Reading
+from onyx.joins.kept import Kept, Reading
 from onyx.keystate.groups import group_value, hashable_key
 
 VALUES = st.one_of(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.examples import examples
 
-from onyx.codec.extents import (
+from onyx.codec.questions import (
     decode_extents,
     decode_place,
     decode_selection,
@@ -24,16 +24,22 @@ from onyx.codec.extents import (
 )
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import SHARDS, shard_of
-from onyx.keystate.answers import Answer, merge
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.groups import Shards, hashable_key
-from onyx.keystate.inside import WHOLE, Inside
-from onyx.keystate.selection import EVERYTHING, Selection, begins_with, place_of
+from onyx.keystate.selection import (
+    EVERYTHING,
+    WHOLE,
+    Answer,
+    Inside,
+    Selection,
+    begins_with,
+    merge,
+    place_of,
+)
 from onyx.model.state_types import parse_state_type
 from onyx.operators.keyed import states
-from onyx.operators.keyed.answers import OneState, extents_of
-from onyx.operators.keyed.store import KeyedStore
-from onyx.state.local import spilled_maps
+from onyx.operators.keyed.store import KeyedStore, OneState, extents_of
+from onyx.state.local import spilled
 from onyx.state.local.spilled import Spill
 
 GROUPS = st.text("ab", max_size=3) | st.integers(-5, 5)
@@ -103,7 +109,7 @@ def test_pages_have_each_entry_of_a_map_once(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(states, "PART_MAX", 3)
-        patch.setattr(spilled_maps, "PAGE", 2)
+        patch.setattr(spilled, "PAGE", 2)
         store = KeyedStore(Shards(shard_of), Spill(Path(folder), 1) if on_disk else InMemory())
         _in_pages(store, found, size, data)
         del store

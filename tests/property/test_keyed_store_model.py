@@ -20,11 +20,9 @@ from onyx.keystate.entries import in_order
 from onyx.keystate.groups import GroupKey, Shards, hashable_key
 from onyx.keystate.records import Record
 from onyx.operators.keyed import states
-from onyx.operators.keyed.dues import DAY_MS, MINUTE_MS
-from onyx.operators.keyed.expiry import STEPS, Expiry
 from onyx.operators.keyed.store import KeyedStore
-from onyx.operators.keyed.timers import CLOCKS, Clock, Timers
-from onyx.state.local import spilled_maps
+from onyx.operators.keyed.timers import CLOCKS, DAY_MS, MINUTE_MS, STEPS, Clock, Expiry, Timers
+from onyx.state.local import spilled
 from onyx.state.local.spilled import Spill
 
 KEYS = st.sampled_from([hashable_key(key) for key in ("a", "b", 7, None, ["x", 1], 2.5)])
@@ -252,8 +250,8 @@ class SpilledMachine(KeyedStoreMachine):
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(spilled_maps, "TOGETHER_MAX", 2)
-        self.patch.setattr(spilled_maps, "PAGE", 4)
+        self.patch.setattr(spilled, "TOGETHER_MAX", 2)
+        self.patch.setattr(spilled, "PAGE", 4)
         self.patch.setattr(states, "ENTRIES_MAX", 2)
         super().__init__()
 

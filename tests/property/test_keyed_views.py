@@ -24,7 +24,7 @@ from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.function_calls import HeldStates
 from onyx.operators.keyed.store import KeyedStore
 from onyx.operators.keyed.timers import Timers
-from onyx.state.local import spilled_maps
+from onyx.state.local import spilled
 from onyx.state.local.spilled import Spill
 
 DECLARED = {
@@ -176,8 +176,8 @@ def test_states_on_disk_are_those_of_python_as_well(
     calls: list[tuple[int, list[Step], bool]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spilled_maps, "TOGETHER_MAX", 1)
-        patch.setattr(spilled_maps, "PAGE", 2)
+        patch.setattr(spilled, "TOGETHER_MAX", 1)
+        patch.setattr(spilled, "PAGE", 2)
         try:
             _agrees(calls, lambda: Spill(Path(folder), 1))
         finally:

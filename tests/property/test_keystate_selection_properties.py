@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.windows.short import task_windows
 
-from onyx.codec.extents import decode_place, decode_selection, encode_place, encode_selection
+from onyx.codec.questions import decode_place, decode_selection, encode_place, encode_selection
 from onyx.keystate.buckets import Holder, InMemory
 from onyx.keystate.extents import ALL, Extent
 from onyx.keystate.groups import hashable_keys

@@ -22,9 +22,8 @@ from kazoo.exceptions import (
 )
 from tests.support.jobs.turns import Actor
 
-from onyx.codec.packed import unpack
 from onyx.log.paths import Paths
-from onyx.log.zookeeper.chunks import Chunks
+from onyx.log.zookeeper.chunks import Chunks, unpack
 
 PATHS = Paths("t")
 PIECE_BYTES = 96

@@ -15,9 +15,9 @@ from tests.support.log.replica_log import ReplicaLog
 
 from onyx.api import peers_needed
 from onyx.builder import Job, blackhole, sequence
+from onyx.client.submissions import submission
 from onyx.ids import JobId
 from onyx.model import job as model
-from onyx.replica.submission import submission
 
 
 def starts(job: model.Job, peers: int) -> bool:

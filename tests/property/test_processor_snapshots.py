@@ -14,10 +14,9 @@ from tests.support.examples import examples
 from onyx.client.states.processors import OneSnapshot
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import SHARDS
-from onyx.keystate.answers import Answer, merge
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.extents import Extent
-from onyx.keystate.selection import EVERYTHING, Selection, place_of
+from onyx.keystate.selection import EVERYTHING, Answer, Selection, merge, place_of
 from onyx.operators.processor.snapshot import Snapshot
 
 KEYS = st.sampled_from(["a", "b", "c", 7, -1, None, 2.5, b"x"])

@@ -338,7 +338,7 @@ def new_spill(
     pages so small that most things take several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("onyx.state.local.spilled.PAGE", 2)
-        patch.setattr("onyx.state.local.spilled_bucket.PAGE", 2)
+        patch.setattr("onyx.state.local.spilled.PAGE", 2)
         yield partial(Spill, tmp_path_factory.mktemp("scratch"), extents_max=request.param)
 
 

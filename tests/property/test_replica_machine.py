@@ -11,8 +11,8 @@ from tests.support.log.submissions import job_spec
 
 from onyx.ids import GroupId, Position
 from onyx.replica import canonical, machine
+from onyx.replica.command import Entry
 from onyx.replica.commands import COMMANDS, AddVirtualPeer, PrepareJoinCluster
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 GROUPS = [f"g{number}" for number in range(4)]

@@ -18,15 +18,13 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.keys import SHARDS, key_bytes
-from onyx.keystate.answers import Answer, merge
 from onyx.keystate.extents import ALL, Extent
 from onyx.keystate.groups import Shards
-from onyx.keystate.selection import EVERYTHING, Selection, place_of
+from onyx.keystate.selection import EVERYTHING, Answer, Selection, merge, place_of
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.operators.stream_join.definition import StreamJoin, stream_join
-from onyx.operators.stream_join.joined_streams import SIDES
 from onyx.operators.stream_join.looking import look_at
-from onyx.operators.stream_join.operator import StreamJoinOperator
+from onyx.operators.stream_join.operator import SIDES, StreamJoinOperator
 from onyx.operators.stream_join.spans import LEFT, RIGHT, US_A_MS, Side
 
 KEYS = (st.integers(-1, 2), st.text("ab", max_size=2), st.booleans())

@@ -15,7 +15,7 @@ from tests.support.takeover.of_logs import LogsWorld
 from tests.support.takeover.of_states import StatesWorld
 from tests.support.takeover.world import CHOICES, Choices, Medium, World, play
 
-from onyx.state import collecting, log, reading, recovery
+from onyx.state import log, reading, recovery
 from onyx.storage.fenced_log import LogWriter
 
 OF: dict[str, Callable[..., World]] = {
@@ -29,7 +29,7 @@ OF: dict[str, Callable[..., World]] = {
 def turn_by_turn() -> Iterator[None]:
     """No threads of their own, small files, and snapshots in many parts."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (recovery, collecting):
+        for module in (recovery, log):
             patch.setattr(module, "ThreadPoolExecutor", InlineThreads)
         patch.setattr(reading, "AHEAD_CHUNKS_MAX", 2)
         patch.setattr(log, "PART_BYTES", 20)

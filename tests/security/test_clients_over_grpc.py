@@ -28,13 +28,13 @@ from onyx.base.seams import SystemClock
 from onyx.cli.commands.append import append
 from onyx.cli.commands.state import state
 from onyx.client.appender import Appender, NotTaken
+from onyx.client.submissions import submission
 from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
 from onyx.peer.router.inputs import Access, InputTokens, RequestInput, RequestInputs
 from onyx.replica.commands import KillJob
-from onyx.replica.submission import submission
 from onyx.requests.request import (
     NOBODY,
     Answer,

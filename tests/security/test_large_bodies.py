@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 
 from onyx.codec import segments as segments_codec
-from onyx.codec.msgpack_values import has_more_values
 from onyx.requests import content as module
-from onyx.requests.content import LARGE_BYTES, VALUES_MAX, Decoding, Refused, segments_of
+from onyx.requests.content import (
+    LARGE_BYTES,
+    VALUES_MAX,
+    Decoding,
+    Refused,
+    has_more_values,
+    segments_of,
+)
 from onyx.requests.request import Form, Payload
 
 BODIES = {

@@ -14,13 +14,13 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.log.replica_log import ReplicaLog
 from tests.support.servers.fake_requests import at_once
 
+from onyx.client.submissions import submission
 from onyx.gateway.app import App
 from onyx.ids import JobId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
 from onyx.peer.router.inputs import Access, InputTokens, RequestInputs
 from onyx.replica.commands import KillJob
-from onyx.replica.submission import submission
 from onyx.requests.request import Answer, Append, Caller, RequestTarget, Status
 from onyx.rights import of_its_author
 from onyx.settings import HttpSettings, Settings

@@ -24,7 +24,7 @@ from onyx.log import append_queue
 from onyx.log import tail as tails
 from onyx.log.interface import Session
 from onyx.replica import machine
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 
 if TYPE_CHECKING:

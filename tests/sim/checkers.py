@@ -15,8 +15,8 @@ from tests.support.log.runs import by_job
 
 from onyx.codec.entries import decode_entry
 from onyx.ids import GroupId, PeerId, Position
+from onyx.replica.command import Entry
 from onyx.replica.commands import ReportLoss
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from onyx.codec.entries import encode_entry
 from onyx.ids import GroupId, JobId
 from onyx.peer import group
 from onyx.replica import canonical, machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import DrainJob, KillJob, ResumeJob
 from onyx.replica.effects import Effect
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 HEAL_S = 90.0

@@ -24,7 +24,7 @@ from onyx.log.interface import Origin, Session
 from onyx.peer import group, life
 from onyx.peer import group as do
 from onyx.peer import group as on
-from onyx.replica import effects, ring
+from onyx.replica import effects, members
 from onyx.replica.command import Command
 from onyx.replica.commands import ReportLoss, RestartTask
 from onyx.replica.state import Replica
@@ -299,7 +299,7 @@ class Process:
     # --- pulses ---------------------------------------------------------------------------------
 
     def _watched(self) -> tuple[GroupId, ...]:
-        return ring.watched_by(self.replica, self.group)
+        return members.watched_by(self.replica, self.group)
 
     def _watch(self, target: GroupId) -> None:
         """Level-triggered: after a change or a new connection, look again while it is wanted."""

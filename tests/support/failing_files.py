@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from onyx.storage import files
-from onyx.storage.local_file import LocalFile
+from onyx.storage.files import LocalFile
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onyx.storage import s3
-from onyx.storage.objects.trailing import Trailing
+from onyx.storage.s3 import Trailing
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from onyx.base.variables import misspelt
-from onyx.codec.limits import SEGMENT_BYTES_MAX
+from onyx.codec.refusals import SEGMENT_BYTES_MAX
 from onyx.errors import SettingsError
-from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS as IMPLEMENTED
+from onyx.replica.scheduling.allocation import JOB_SCHEDULERS as IMPLEMENTED
 from onyx.settings import (
     FRAME_BYTES_MIN,
     JOB_SCHEDULERS,

@@ -32,15 +32,14 @@ from onyx.client.connection import connect
 from onyx.client.query import window_pages, window_state
 from onyx.client.subscription import Subscription, shutdown_subscription, subscribe_to_log
 from onyx.ids import JobId, PeerId
-from onyx.keystate.inside import Inside
-from onyx.keystate.selection import Selection
+from onyx.keystate.selection import Inside, Selection
 from onyx.log.interface import Origin
 from onyx.log.server.environment import Env, shutdown_env, start_env
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.model.workflow import Edge, edges_of
 from onyx.peer.membership import PeerGroup, open_peer_group, start_peer_group
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.needs import peers_needed
 from onyx.replica.state import Replica
 from onyx.settings import Settings

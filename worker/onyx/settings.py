@@ -138,7 +138,7 @@ JOB_SCHEDULERS: tuple[str, ...] = get_args(JobScheduler)
 Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 FRAME_BYTES_MIN = 2_200_000
-"""Room for the largest segment (`codec.limits.SEGMENT_BYTES_MAX`), its lineage and a header."""
+"""Room for the largest segment (`codec.refusals.SEGMENT_BYTES_MAX`), its lineage and a header."""
 
 
 class HistorySettings(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from onyx.ids import Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.log.owner import TenancyTaken
 from onyx.log.room import Usage
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx_operator.logs.state import CONNECTING, TAKEN, Trouble

@@ -17,9 +17,8 @@ from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.log.interface import ChunkGone, LogReader
 from onyx.model.job import Job
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import SubmitJob
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.submission import upgrades
 from onyx.submission.worker_checks import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers

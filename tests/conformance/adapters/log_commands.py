@@ -9,7 +9,7 @@ from tests.conformance import replicas
 from tests.conformance.diffs import diff_difference
 
 from onyx.replica import machine
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 
 

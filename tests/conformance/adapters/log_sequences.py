@@ -13,7 +13,7 @@ from tests.conformance.adapters.log_commands import difference
 from tests.conformance.diffs import diff_difference
 
 from onyx.replica import jobs, machine
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 
 Names = dict[str, str]

@@ -7,11 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 from tests.conformance import manifests, replicas
 
+from onyx.client.submissions import submission
 from onyx.ids import JobId
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.commands import SubmitJob
 from onyx.replica.state import Replica
-from onyx.replica.submission import submission
 
 DIGEST = "digest-of-the-job"
 

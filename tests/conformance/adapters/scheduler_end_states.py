@@ -9,7 +9,7 @@ from tests.conformance import replicas
 
 from onyx.ids import Position
 from onyx.replica import machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
     AcceptJoinCluster,
     AddVirtualPeer,
@@ -18,7 +18,6 @@ from onyx.replica.commands import (
     NotifyJoinCluster,
     PrepareJoinCluster,
 )
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 ORDERS = 12

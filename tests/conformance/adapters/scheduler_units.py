@@ -8,9 +8,8 @@ from tests.conformance import replicas
 
 from onyx.ids import JobId, PeerId, Position
 from onyx.replica.derived import elected_sealer
-from onyx.replica.scheduling.ackers import choose_ackers
+from onyx.replica.scheduling.allocation import JOB_SCHEDULERS, choose_ackers, split_by_share
 from onyx.replica.scheduling.demand import demand, kinds_of_peers
-from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS, split_by_share
 from onyx.replica.scheduling.task_schedulers import split
 from onyx.replica.state import Replica
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onyx.windows.assigning.tiling import Tiling
+from onyx.windows.assigning.assigner import Tiling
 
 
 def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:

@@ -18,8 +18,8 @@ from onyx.errors import JobRefused, ManifestError, UserError
 from onyx.ids import JobId
 from onyx.log.interface import Origin
 from onyx.plugins.channel import Channel
+from onyx.replica.command import Entry
 from onyx.replica.commands import SignalReady
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.testing import TestEnv, with_test_env
 

@@ -23,7 +23,7 @@ from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper import dialler
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server

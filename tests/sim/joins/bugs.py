@@ -18,9 +18,9 @@ from tests.sim.planting import FoundBy, Plants, planted_of
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Batch
 from onyx.keystate.records import Record, Records, WatermarkReached
-from onyx.operators.stream_join.chronicle import Chronicle
-from onyx.operators.stream_join.joined_streams import JoinedStreams
+from onyx.operators.stream_join.changelog import Chronicle
 from onyx.operators.stream_join.keyed_rows import KeyedRows
+from onyx.operators.stream_join.operator import JoinedStreams
 from onyx.operators.stream_join.spans import LEFT, Interval, Side, Times
 from onyx.task.state.keeper import StateKeeper
 

@@ -20,11 +20,11 @@ from onyx.flow.batch import as_dicts
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import JoinRows, JoinSchema, Record, WatermarkReached
+from onyx.operators.stream_join.changelog import Restoring
 from onyx.operators.stream_join.definition import StreamJoin
+from onyx.operators.stream_join.keyed_rows import segments_of
 from onyx.operators.stream_join.operator import StreamJoinOperator
-from onyx.operators.stream_join.restoring import Restoring
 from onyx.operators.stream_join.spans import END, Side
-from onyx.operators.stream_join.stored_form import segments_of
 from onyx.state.recovery import Recovered
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import Task

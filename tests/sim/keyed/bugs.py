@@ -38,15 +38,13 @@ from onyx.keystate.coded import Groups
 from onyx.keystate.records import Record
 from onyx.operators import building
 from onyx.operators.context import OperatorContext
-from onyx.operators.keyed import over_columns
-from onyx.operators.keyed.changes import Changes
-from onyx.operators.keyed.expiry import Expiry
 from onyx.operators.keyed.function_calls import HeldStates
 from onyx.operators.keyed.states import Lists, Maps
-from onyx.operators.keyed.timers import Clock, Timer, Timers
+from onyx.operators.keyed.timers import Clock, Expiry, Timer, Timers
+from onyx.operators.keyed.views import Changes
 from onyx.program.program import Definition
 from onyx.state.chunks import Chunk
-from onyx.state.local.spilled_bucket import SpilledBucket
+from onyx.state.local.spilled import SpilledBucket
 from onyx.tables import loading
 from onyx.task.channels import lookups
 from onyx.task.channels.lookups import Lookups

@@ -22,8 +22,7 @@ from tests.sim.windows.failing import number_of
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.groups import Shards
-from onyx.keystate.names import TIMERS, TOUCHED
-from onyx.keystate.records import PutEntries, Record, SetStates
+from onyx.keystate.records import TIMERS, TOUCHED, PutEntries, Record, SetStates
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.operator import KeyedOperator
 from onyx.operators.keyed.timers import CLOCKS, Timer

@@ -14,8 +14,8 @@ from tests.sim.keyed.process import KeyedProcess
 from tests.sim.keyed.story import KeyedStory, draw
 from tests.sim.windows.world import Options, World
 
-from onyx.operators.keyed import dues, keyed_states, states
-from onyx.state.local import spilled_maps
+from onyx.operators.keyed import keyed_states, states, timers
+from onyx.state.local import spilled
 from onyx.task import questions
 
 MINUTES_A_DAY = 10
@@ -55,11 +55,11 @@ class KeyedWorld(World):
         with ExitStack() as stack:
             stack.enter_context(super().patched())
             for module, name, value in (
-                (dues, "MINUTE_MS", minute_ms),
-                (dues, "DAY_MS", MINUTES_A_DAY * minute_ms),
+                (timers, "MINUTE_MS", minute_ms),
+                (timers, "DAY_MS", MINUTES_A_DAY * minute_ms),
                 (keyed_states, "TIMERS_AT_ONCE", at_once),
-                (spilled_maps, "TOGETHER_MAX", together),
-                (spilled_maps, "PAGE", page),
+                (spilled, "TOGETHER_MAX", together),
+                (spilled, "PAGE", page),
                 (states, "ENTRIES_MAX", entries),
                 (questions, "STATES_BYTES_MAX", answer_bytes),
             ):

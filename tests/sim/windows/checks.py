@@ -41,9 +41,8 @@ from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, 
 from onyx.log import job_documents
 from onyx.operators.windowed.definition import Windowed
 from onyx.operators.windowed.operator import WindowedOperator
-from onyx.state.chunk_codec import ChunkReader
-from onyx.state.chunk_codec import Kind as ChunkKind
-from onyx.state.chunks import EmittedRun
+from onyx.state.chunks import ChunkReader, EmittedRun
+from onyx.state.chunks import Kind as ChunkKind
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import Recovered, recover
 from onyx.task.state.emissions import Run
@@ -51,7 +50,7 @@ from onyx.task.state.keeper import StateKeeper
 from onyx.task.table import Kind
 from onyx.task.task import Task
 from onyx.transport.interface import Channel
-from onyx.windows.arrays.session_records import as_objects
+from onyx.windows.arrays.session_rows import as_objects
 from onyx.windows.compiled import CompiledWindows
 from onyx.windows.task_windows import TaskWindows
 

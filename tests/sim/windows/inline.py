@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from onyx.state import collecting, recovery
+from onyx.state import log, recovery
 
 
 class Inline:
@@ -36,6 +36,6 @@ class Inline:
 @contextmanager
 def one_thread() -> Iterator[None]:
     with ExitStack() as stack:
-        for module in (recovery, collecting):
+        for module in (recovery, log):
             stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", Inline))
         yield

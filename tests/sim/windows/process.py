@@ -35,7 +35,7 @@ from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import Cursor, Input, Output, PluginContext, Reader
 from onyx.plugins.roll_limits import RollLimits
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.requests.mailboxes import MailboxRegistry
 from onyx.tables.shared import SharedTables

@@ -23,7 +23,7 @@ from onyx.flow.batch import as_dicts
 from onyx.ids import GroupId, Position
 from onyx.log.interface import Document
 from onyx.plugins.protocol import Token
-from onyx.state.chunk_codec import ChunkReader, Kind, decode_emitted
+from onyx.state.chunks import ChunkReader, Kind, decode_emitted
 from onyx.state.names import LogKey, TaskFolder
 from onyx.storage.fenced_log import NOTE
 from onyx.storage.interface import Stored

@@ -32,6 +32,7 @@ from tests.sim.windows.violation import Violation
 from tests.support.clocks import ManualClock
 from tests.support.log.runs import altered
 
+from onyx.client.submissions import submission
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.plugins.roll_limits import RollLimits
@@ -39,7 +40,6 @@ from onyx.replica.command import Command
 from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, SealOutput, SignalReady
 from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
-from onyx.replica.submission import submission
 from onyx.settings import LedgerSettings, Settings, StateSettings, TaskSettings
 from onyx.task import parts
 from onyx.task.task import Task

@@ -23,6 +23,7 @@ from tests.support.operators.ordered import watch_operators
 from tests.support.spark.windows import run_plan
 
 from onyx.base.runs import Numbers
+from onyx.client.submissions import submission
 from onyx.errors import NameNotRegistered, OnyxError
 from onyx.flow.batch import Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
@@ -49,7 +50,6 @@ from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.spec import JobSpec
 from onyx.replica.spec_of_job import DRIVER
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
-from onyx.replica.submission import submission
 from onyx.requests.mailboxes import MailboxRegistry
 from onyx.rights import of_its_author
 from onyx.settings import Settings

@@ -20,7 +20,6 @@ from functools import partial
 from tests.support.log.memory_log_store import MemoryStore
 
 from onyx.codec.entries import decode_entry, encode_entry
-from onyx.codec.packed import pack
 from onyx.errors import Fenced, StateError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
@@ -29,8 +28,8 @@ from onyx.log.interface import ChunkGone, Document, Origin, Session
 from onyx.log.paths import Paths
 from onyx.log.reader import Reader
 from onyx.log.room import Usage
-from onyx.replica.command import Command
-from onyx.replica.entry import Entry
+from onyx.log.zookeeper.chunks import pack
+from onyx.replica.command import Command, Entry
 from onyx.settings import LogSettings
 
 Deliver = Callable[[Entry | Origin], None]

@@ -10,7 +10,7 @@ from tests.support.log.submissions import submit_job
 
 from onyx.ids import Position
 from onyx.replica import machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
     AcceptJoinCluster,
     AddVirtualPeer,
@@ -21,7 +21,6 @@ from onyx.replica.commands import (
 )
 from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import Effect
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 

@@ -9,8 +9,8 @@ from tests.support.log.memory_log import MemoryLog
 
 from onyx.ids import GroupId, Position
 from onyx.log.interface import Origin
+from onyx.replica.command import Entry
 from onyx.replica.commands import CheckJob, PrepareJoinCluster, VouchJob
-from onyx.replica.entry import Entry
 
 
 @contextmanager

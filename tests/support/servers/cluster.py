@@ -31,7 +31,7 @@ from onyx.errors import UserError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import Origin
 from onyx.processes.programs import Program
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 from onyx.rights import of_its_author
 from onyx.settings import (

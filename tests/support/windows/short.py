@@ -15,7 +15,7 @@ from onyx.keystate.groups import dump_key, dump_keys, hashable_keys
 from onyx.keystate.records import Record, SetArrays, SetSessionArrays, SetSessions, SetStates
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.arrays.key_table import unpacked
-from onyx.windows.arrays.session_records import sessions_of
+from onyx.windows.arrays.session_rows import sessions_of
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import AnyFiring, Firing, FiringRows
 from onyx.windows.running import Make

@@ -16,8 +16,7 @@ import pytest
 
 from onyx.cli.commands.state import state
 from onyx.client.window_view import WindowView
-from onyx.codec.extents import encode_place
-from onyx.codec.selection_text import parse_bound, parse_key
+from onyx.codec.questions import encode_place, parse_bound, parse_key
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.keystate.extents import Extent

@@ -16,9 +16,8 @@ from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import canonical
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import Gc, KillJob
-from onyx.replica.entry import Entry
 
 JOB = {
     "apiVersion": "onyx.dev/v1alpha1",

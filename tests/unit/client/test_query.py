@@ -19,13 +19,12 @@ from onyx.client.reader import JobReader
 from onyx.client.state_reader import StateReader
 from onyx.client.states.named import states_of
 from onyx.client.window_view import Question, WindowView, asked_of
-from onyx.codec.extents import decode_selection, encode_extents
+from onyx.codec.questions import decode_selection, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.groups.keys import shard_of
 from onyx.ids import GroupId, JobId, PeerId, Position, Slot, TaskName
-from onyx.keystate.answers import Answer
 from onyx.keystate.extents import ALL, Extent
-from onyx.keystate.selection import Selection
+from onyx.keystate.selection import Answer, Selection
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.state import Replica

@@ -8,9 +8,8 @@ from tests.support.log.submissions import submit_job
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.errors import UserError
 from onyx.ids import Position
-from onyx.replica.command import Undecodable
+from onyx.replica.command import Entry, Undecodable
 from onyx.replica.commands import AddVirtualPeer, ExhaustInput, KillJob
-from onyx.replica.entry import Entry
 
 NAME = st.from_regex(r"\A[a-z][a-z0-9]{0,20}\Z")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from onyx.codec.extents import (
+from onyx.codec.questions import (
     decode_extents,
     decode_place,
     decode_selection,
@@ -20,8 +20,7 @@ from onyx.codec.extents import (
 )
 from onyx.errors import SegmentError, UserError
 from onyx.keystate.extents import ALL, Extent
-from onyx.keystate.inside import Inside
-from onyx.keystate.selection import EVERYTHING, Place, Selection
+from onyx.keystate.selection import EVERYTHING, Inside, Place, Selection
 
 KEYS = [
     None, 5, -5, True, "5", "", b"\x00", [1, "a"], {"a": 1, "b": None}, date(2026, 1, 2),

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from onyx.codec.kinds import NESTING_MAX
-from onyx.codec.limits import SEGMENT_BYTES_MAX
-from onyx.codec.refusals import refusal, refuse, refused
+from onyx.codec.refusals import SEGMENT_BYTES_MAX, refusal, refuse, refused
 from onyx.flow.leaves import Leaves
 
 NAIVE = dt.datetime(2013, 1, 1, 5)  # noqa: DTZ001

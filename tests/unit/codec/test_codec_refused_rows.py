@@ -3,8 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from onyx.codec.limits import SEGMENT_BYTES_MAX
-from onyx.codec.refused_rows import refused_rows, text_of
+from onyx.codec.refusals import SEGMENT_BYTES_MAX, refused_rows, text_of
 from onyx.flow.columns.record_batch import Columns, to_dicts
 
 UTC = pa.timestamp("us", tz="UTC")

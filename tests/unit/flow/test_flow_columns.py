@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.jobs.plugin_context import plugin_context
 
-from onyx.codec.refused_rows import refused_rows
+from onyx.codec.refusals import refused_rows
 from onyx.errors import UserError
 from onyx.flow.batch import Batch, as_columns, concatenate, joined, part_of, segment_at, take
 from onyx.flow.columns.record_batch import Columns, from_dicts, join, of_table, to_dicts

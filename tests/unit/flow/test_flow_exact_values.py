@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from onyx.codec.reasons import reason
+from onyx.codec.kinds import reason
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.columns.schemas import fitted
 from onyx.flow.columns.values import MISMATCH, cast_values, to_array

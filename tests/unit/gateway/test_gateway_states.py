@@ -12,7 +12,7 @@ import pytest
 from tests.support.clocks import ManualClock
 from tests.support.servers.fake_requests import FakeRequests
 
-from onyx.codec.extents import encode_place
+from onyx.codec.questions import encode_place
 from onyx.errors import Unavailable, UserError
 from onyx.gateway.app import App
 from onyx.gateway.states import AskedState, ShownState, StateForm

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.keystate.answers import Answer, merge
 from onyx.keystate.extents import Extent
-from onyx.keystate.selection import place_of
+from onyx.keystate.selection import Answer, merge, place_of
 
 GROUPS = st.one_of(st.integers(-5, 5), st.sampled_from("abc"), st.none(), st.booleans())
 EXTENTS = st.lists(

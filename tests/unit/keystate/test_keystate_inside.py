@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.unit.test_query_kinds import JOB, job
+from tests.unit.client.test_query_kinds import JOB, job
 
 from onyx.client.kept_shards import Kept
 from onyx.client.kept_state import KeptStates
 from onyx.client.window_view import Question
-from onyx.codec.selection_text import selection
+from onyx.codec.questions import selection
 from onyx.errors import UserError
-from onyx.keystate.answers import Answer
 from onyx.keystate.extents import FROM, TO, Extent
-from onyx.keystate.inside import Inside
-from onyx.keystate.selection import Selection
+from onyx.keystate.selection import Answer, Inside, Selection
 from onyx.settings import Settings
 
 

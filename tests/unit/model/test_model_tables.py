@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onyx.base.structs import fields
+from onyx.client.submissions import submission
 from onyx.errors import ManifestError
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry
@@ -12,7 +13,6 @@ from onyx.model.names import yaml_key
 from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_manifest, parse_mapping, to_mapping
 from onyx.model.tables import looked_up
-from onyx.replica.submission import submission
 from onyx.spark.compiler.refusals import refusals
 
 JOB = """

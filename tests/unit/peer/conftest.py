@@ -9,10 +9,9 @@ import pytest
 from onyx.ids import GroupId, PeerId, Position
 from onyx.peer import group
 from onyx.peer.group import Action, AddPeers, Append, EntryRead, Event, OriginRead, PulseGone
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.effects import ProbePulse, WatchPulse
-from onyx.replica.entry import Entry
-from onyx.replica.ring import watched_by
+from onyx.replica.members import watched_by
 from onyx.replica.state import Replica
 
 

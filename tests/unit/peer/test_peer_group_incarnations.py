@@ -20,7 +20,7 @@ from onyx.peer.context import new_context
 from onyx.peer.membership import PeerGroup
 from onyx.peer.router.router import NOT_A_MEMBER
 from onyx.replica import machine
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 from onyx.requests.request import Answer, Append, Caller, Form, Payload, RequestTarget, Status
 from onyx.settings import LogSettings, Settings

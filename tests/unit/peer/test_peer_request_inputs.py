@@ -9,12 +9,12 @@ from tests.support.clocks import ManualClock
 from tests.support.log.memory_log import MemoryLog
 from tests.support.log.replica_log import ReplicaLog
 
+from onyx.client.submissions import submission
 from onyx.ids import JobId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
 from onyx.peer.router.inputs import RequestInput, RequestInputs
 from onyx.replica.commands import DrainJob, Gc, KillJob
-from onyx.replica.submission import submission
 from onyx.requests.request import Answer, Status
 
 

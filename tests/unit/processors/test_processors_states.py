@@ -14,10 +14,9 @@ from onyx.keystate.buckets import InMemory
 from onyx.keystate.pages import Made, Pages
 from onyx.operators.processor import calls as calls_module
 from onyx.operators.processor import processor_states as module
-from onyx.operators.processor.calls import Calls
+from onyx.operators.processor.calls import Calls, outbox_of
 from onyx.operators.processor.definition import Parent, Processing
 from onyx.operators.processor.operator import ProcessorOperator
-from onyx.operators.processor.outboxes import outbox_of
 from onyx.operators.processor.processor_states import ALL
 from onyx.operators.processor.snapshot import Snapshot
 from onyx.operators.processor.turns import Takes

@@ -14,8 +14,8 @@ from onyx.errors import UserFunctionError
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import Trigger, Window
-from onyx.operators.windowed.firing import emitted as emitted_by
 from onyx.operators.windowed.trigger_calls import TriggerCalls, checked
+from onyx.operators.windowed.trigger_calls import emitted as emitted_by
 from onyx.windows.firing import Firing
 
 WINDOW = Window("hours", "count", "fixed", ("count",))

@@ -12,11 +12,9 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.errors import SegmentError
 from onyx.flow.arrays import Mask
 from onyx.flow.groups.keys import SHARDS
-from onyx.keystate.names import JOINED
-from onyx.keystate.records import JoinRows, Record
-from onyx.operators.stream_join.chronicle import Chronicle
+from onyx.keystate.records import JOINED, JoinRows, Record
+from onyx.operators.stream_join.changelog import Chronicle, Restoring
 from onyx.operators.stream_join.keyed_rows import KeyedRows
-from onyx.operators.stream_join.restoring import Restoring
 from onyx.operators.stream_join.spans import LEFT, NO_WATERMARK, RIGHT, Side
 
 

@@ -11,7 +11,7 @@ from onyx.model import changing
 from onyx.model.job import CatalogEntry
 from onyx.model.keys.fields import section_of
 from onyx.replica import canonical, machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
     AddVirtualPeer,
     KillJob,
@@ -21,7 +21,6 @@ from onyx.replica.commands import (
     SuspendJob,
 )
 from onyx.replica.commands.set_options import TaskOptions
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 JOB = JobId("j1")

@@ -10,7 +10,7 @@ from tests.support.log.submissions import submit_job
 
 from onyx.ids import GroupId, JobId, PeerId, Position
 from onyx.replica import machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
     AddVirtualPeer,
     GroupLeaveCluster,
@@ -18,7 +18,6 @@ from onyx.replica.commands import (
     LeaveCluster,
     PrepareJoinCluster,
 )
-from onyx.replica.entry import Entry
 from onyx.replica.scheduling.allocation import reconfigure
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica

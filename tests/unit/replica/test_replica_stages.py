@@ -10,7 +10,7 @@ from tests.support.log.submissions import submit_job
 
 from onyx.ids import JobId, Position, TaskName
 from onyx.replica import machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
     AddVirtualPeer,
     ExhaustInput,
@@ -18,7 +18,6 @@ from onyx.replica.commands import (
     RegisterPartitions,
     SealOutput,
 )
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.task.kinds import kind_of
 from onyx.task.table import Kind

@@ -3,12 +3,12 @@ import pytest
 from msgspec.structs import replace
 from tests.support.log.replica_log import ReplicaLog
 
+from onyx.client.submissions import submission
 from onyx.errors import JobRefused
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.replica.commands import Gc, KillJob
 from onyx.replica.state import Replica
-from onyx.replica.submission import submission
 
 JOB = Job(
     "flights",

@@ -10,7 +10,7 @@ from tests.support.log.submissions import submit_job
 
 from onyx.ids import GroupId, JobId, Position, TaskName
 from onyx.replica import machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
     AddVirtualPeer,
     ExhaustInput,
@@ -22,7 +22,6 @@ from onyx.replica.commands import (
     SubmitJob,
 )
 from onyx.replica.effects import RemoveState
-from onyx.replica.entry import Entry
 from onyx.replica.state import Partitions, Replica
 
 JOB, READ, COUNT, WRITE = JobId("job"), TaskName("read"), TaskName("count"), TaskName("write")

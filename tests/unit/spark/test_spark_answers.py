@@ -34,9 +34,8 @@ from onyx.spark.answers import extents, files
 from onyx.spark.answers.window import AskedWindow
 from onyx.spark.windows.spool import Spool, spool_of
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.opening import open_store
+from onyx.state.opening import check_shared, open_store
 from onyx.state.recovery import recover
-from onyx.state.sharing import check_shared
 from onyx.storage.opening import location_of
 from onyx.windows.compile import compile_windows
 from onyx.windows.task_windows import TaskWindows

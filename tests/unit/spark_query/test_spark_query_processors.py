@@ -238,7 +238,7 @@ def test_one_that_goes_back_does_no_more_again_than_is_kept(
 
     monkeypatch.setattr(processors.Totals, "process", counted)
     monkeypatch.setattr(processors.Totals, "save_to_snapshot", saved)
-    monkeypatch.setattr("onyx.operators.processor.history.KEPT_FIRST", 4)
+    monkeypatch.setattr("onyx.operators.processor.turns.KEPT_FIRST", 4)
     found = on_spark(tmp_path, {**TOTALS, "batchSize": 2}, sequences(("read",)))
     runs = "".join("s" if each < 0 else "x" for each in given).split("s")
     assert len(runs) > 5

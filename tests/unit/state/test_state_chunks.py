@@ -17,20 +17,22 @@ from onyx.errors import SegmentError, StateError
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.keystate.records import AddUpdates, SetStates, StagedOutput
-from onyx.state.chunk_codec import (
+from onyx.state.chunks import (
     BLOCK_BYTES,
     FORMAT,
     Base,
+    Chunk,
     ChunkReader,
+    EmittedRun,
     Frame,
     Kind,
+    ShardChange,
     all_sections_of,
     decode_emitted,
     encode_chunk,
     sections_of,
 )
-from onyx.state.chunks import Chunk, EmittedRun, ShardChange
-from onyx.state.local.spool import bytes_of
+from onyx.state.local.scratch import bytes_of
 from onyx.state.names import LogKey, TaskFolder
 
 PLACE = TaskFolder("flights", "hourly")

@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from onyx.errors import StateError
-from onyx.state.collector import Collector
-from onyx.state.log import StateLog
+from onyx.state.log import Collector, StateLog
 
 
 class Log:

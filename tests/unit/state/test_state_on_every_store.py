@@ -16,7 +16,7 @@ from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.opening import open_store
 from onyx.state.recovery import Recovered, recover
 from onyx.storage.interface import BlobStore
-from onyx.storage.objects.trailing import Trailing
+from onyx.storage.s3 import Trailing
 
 SETTINGS = StateSettings()
 

@@ -11,8 +11,7 @@ from onyx.errors import StateError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import LogReader
 from onyx.settings import Settings, StateSettings
-from onyx.state.opening import open_store, state_location
-from onyx.state.sharing import check_shared
+from onyx.state.opening import check_shared, open_store, state_location
 from onyx.storage.interface import BlobStore
 
 JOB = JobId("job")

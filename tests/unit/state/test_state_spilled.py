@@ -21,8 +21,7 @@ from onyx.keystate.buckets import Bucket, Form
 from onyx.keystate.groups import Shards, group_value, hashable_key, load_key
 from onyx.settings import StateSettings
 from onyx.state.local.scratch import Scratch, scratch_folder
-from onyx.state.local.spilled import FrozenSpill, Spill
-from onyx.state.local.spilled_bucket import PAGE, SpilledBucket
+from onyx.state.local.spilled import PAGE, FrozenSpill, Spill, SpilledBucket
 
 SHARDS = 3
 VALUES = ("a", "b", 0, -7, b"a", None, ["a", 1], {"k": [None]}, True, "long" * 40)

@@ -12,7 +12,7 @@ from tests.support.log.records import notes, notes_of
 from onyx.errors import SettingsError
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange
-from onyx.state.local.spool import Spool
+from onyx.state.local.scratch import Spool
 from onyx.state.recovery import recover
 from onyx.storage.memory import MemoryBlobStore
 

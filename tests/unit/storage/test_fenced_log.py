@@ -21,7 +21,7 @@ from onyx.storage import fenced_log
 from onyx.storage.fenced_log import Listed, LogWriter, Missing
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
-from onyx.storage.objects.trailing import Trailing
+from onyx.storage.s3 import Trailing
 
 FOLDER = Numbers(MemoryBlobStore()).folder
 

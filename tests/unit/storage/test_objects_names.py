@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.errors import UserError
-from onyx.storage.objects.patterns import literal_prefix, matches
+from onyx.storage.files import literal_prefix, matches
 from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
 
 

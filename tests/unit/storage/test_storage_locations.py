@@ -20,7 +20,7 @@ from onyx.storage import folder as folder_store
 from onyx.storage.folder import Folder
 from onyx.storage.interface import BlobStore, Location, Stored
 from onyx.storage.objects.connection import ATTEMPTS_MAX
-from onyx.storage.objects.trailing import Trailing
+from onyx.storage.s3 import Trailing
 
 
 def test_what_is_created_is_read_by_its_name(blobs: BlobStore) -> None:

@@ -18,9 +18,8 @@ from onyx.ids import JobId, Position
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import machine
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import AddVirtualPeer, Gc, SubmitJob, VouchJob
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.submission import worker_checks
 from onyx.submission.worker_checks import NOBODY, WorkerCheck, lacks_peers

@@ -10,7 +10,7 @@ import pytest
 from tests.support.jobs.bench import JOB, Bench, chain
 
 from onyx.client.states.named import state_named
-from onyx.codec.extents import decode_extents, encode_selection
+from onyx.codec.questions import decode_extents, encode_selection
 from onyx.ids import GroupId
 from onyx.keystate.extents import ALL
 from onyx.keystate.selection import Selection

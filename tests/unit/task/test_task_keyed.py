@@ -13,7 +13,7 @@ from tests.support.examples import some_of
 from tests.support.jobs.bench import JOB, Bench
 
 import onyx
-from onyx.codec.extents import decode_extents, encode_selection
+from onyx.codec.questions import decode_extents, encode_selection
 from onyx.errors import UserError
 from onyx.ids import GroupId
 from onyx.keystate.selection import Selection

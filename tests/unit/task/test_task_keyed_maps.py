@@ -10,14 +10,13 @@ import pytest
 from msgspec.structs import replace
 from tests.support.jobs.bench import JOB, Bench
 
-from onyx.codec.extents import decode_extents, encode_selection
+from onyx.codec.questions import decode_extents, encode_selection
 from onyx.ids import GroupId
 from onyx.keystate.entries import in_order
-from onyx.keystate.inside import Inside
-from onyx.keystate.selection import Selection, place_of
+from onyx.keystate.selection import Inside, Selection, place_of
 from onyx.operators.keyed import states
 from onyx.settings import Settings, StateSettings
-from onyx.state.local import spilled_maps
+from onyx.state.local import spilled
 from onyx.task.task import Query
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
@@ -62,8 +61,8 @@ ROWS = expected()
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spilled_maps, "TOGETHER_MAX", 4)
-    monkeypatch.setattr(spilled_maps, "PAGE", 16)
+    monkeypatch.setattr(spilled, "TOGETHER_MAX", 4)
+    monkeypatch.setattr(spilled, "PAGE", 16)
     monkeypatch.setattr(states, "ENTRIES_MAX", 8)
 
 

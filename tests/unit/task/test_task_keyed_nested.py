@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 from tests.support.jobs.bench import JOB, Bench
 
-from onyx.codec.extents import decode_extents, encode_selection
+from onyx.codec.questions import decode_extents, encode_selection
 from onyx.ids import GroupId
-from onyx.keystate.inside import Inside
-from onyx.keystate.selection import Selection
+from onyx.keystate.selection import Inside, Selection
 from onyx.settings import Settings, StateSettings
 from onyx.task.task import Query
 from onyx.transport.state_queries import StateAnswer, StateQuery

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench
 
-from onyx.operators.processor import calls, history, outboxes
+from onyx.operators.processor import calls, turns
 from onyx.processors import Inbox, Processor, Traverser, traverse
 from onyx.settings import Settings
 from onyx.task.state import emissions
@@ -24,7 +24,7 @@ MADE = Counter((each["n"], i) for each in ITEMS for i in range(each["many"]))
 @pytest.fixture(autouse=True)
 def small_outboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outboxes of 8 segments; a hundred count as too many for memory."""
-    monkeypatch.setattr(outboxes.outbox_of, "__defaults__", (8, 8))
+    monkeypatch.setattr(calls.outbox_of, "__defaults__", (8, 8))
     monkeypatch.setattr(calls.Calls.process, "__defaults__", (40, 0))
 
 
@@ -294,7 +294,7 @@ def test_a_task_starts_again_that_has_not_kept_what_it_has_to_do_again(
 ) -> None:
     make, more = KINDS[kind]
     few = [{"n": n, "many": 2, "key": "ab"[n % 2]} for n in range(1, 80)]
-    monkeypatch.setattr(history.History.__init__, "__defaults__", (0,))
+    monkeypatch.setattr(turns.History.__init__, "__defaults__", (0,))
     bench = bench_of(make, items=[*few, ITEMS[0]], **more)
     bench.start()
     for _ in until(bench, lambda: bool(bench.written("write"))):
@@ -303,7 +303,7 @@ def test_a_task_starts_again_that_has_not_kept_what_it_has_to_do_again(
     for _ in until(bench, lambda: bool(bench.restarted)):
         pass
     bench.finish_slow()
-    monkeypatch.setattr(history.History.__init__, "__defaults__", (1_000,))
+    monkeypatch.setattr(turns.History.__init__, "__defaults__", (1_000,))
     bench.crash(bench.task("make"))
     bench.settle()
     assert bench.completed

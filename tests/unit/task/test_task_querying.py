@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.support.jobs.bench import JOB, Bench
 from tests.support.spark import keyed_functions
 
-from onyx.codec.extents import decode_extents, encode_selection
+from onyx.codec.questions import decode_extents, encode_selection
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId
 from onyx.keystate.extents import ALL

@@ -14,9 +14,8 @@ from onyx.keystate.coded import Groups
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import DeleteGroups, SetStates
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.aggregations.count import Count
-from onyx.windows.aggregations.numbers import Average, Max, Sum
-from onyx.windows.arrays import rows as rows_module
+from onyx.windows.aggregations.numbers import Average, Count, Max, Sum
+from onyx.windows.arrays import bucket as rows_module
 from onyx.windows.arrays.bucket import ArrayBucket
 
 AGGREGATIONS = [Count(), Sum("", "v"), Max("", "v", 3), Average("", "v")]

@@ -12,7 +12,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.keystate.coded import GroupKeys, Groups, chosen, numbers_of
 from onyx.keystate.groups import hashable_keys
-from onyx.windows.aggregations.arrays import added, extremes, sums_of
+from onyx.windows.aggregations.array_forms import added, extremes, sums_of
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats() | st.sampled_from([0.0, -0.0])

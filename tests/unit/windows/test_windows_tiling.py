@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.windows.assigning.tiling import COORDINATE_MAX, Tiling, by_extent
+from onyx.windows.assigning.assigner import COORDINATE_MAX, Tiling, by_extent
 
 COORDINATES = st.lists(st.integers(-30, 60), min_size=1, max_size=20)
 TILINGS = st.builds(

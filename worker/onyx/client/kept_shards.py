@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from onyx.client.states.state import Restored
 from onyx.client.window_view import Question
-from onyx.keystate.answers import Answer, merge
+from onyx.keystate.selection import Answer, merge
 from onyx.state.shard_state import ShardState
 
 KeptShards = Mapping[int, ShardState]

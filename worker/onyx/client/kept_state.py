@@ -22,15 +22,14 @@ from onyx.client.states.state import State
 from onyx.client.window_view import Question, asked_of
 from onyx.errors import Unavailable, UserError
 from onyx.ids import JobId
-from onyx.keystate.answers import Answer
+from onyx.keystate.selection import Answer
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.settings import Settings
 from onyx.spark.driver.committed import committed
 from onyx.spark.windows.spool import spool_of
-from onyx.state.opening import open_store, state_location
+from onyx.state.opening import is_shared, open_store, state_location
 from onyx.state.recovery import read_state
-from onyx.state.sharing import is_shared
 from onyx.storage.interface import Location
 from onyx.user_code.resolve import Resolver
 

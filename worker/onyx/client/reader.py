@@ -15,7 +15,7 @@ from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death
 from onyx.reports.stalls import Stall

@@ -18,7 +18,7 @@ from onyx.client.query import state_reader
 from onyx.client.state_batches import arrow_stream, json_document, json_line
 from onyx.client.states.named import states_of
 from onyx.client.window_view import Question, WindowView
-from onyx.codec.extents import encode_place
+from onyx.codec.questions import encode_place
 from onyx.errors import OnyxError, Unavailable
 from onyx.gateway.states import AskedState, ShownState, StateForm
 from onyx.ids import JobId

@@ -26,10 +26,10 @@ from onyx.client.reader import JobReader
 from onyx.client.state_owners import owners_of
 from onyx.client.states.state import State
 from onyx.client.window_view import Question, WindowView, asked_of, view_of
-from onyx.codec.extents import decode_extents, encode_selection
+from onyx.codec.questions import decode_extents, encode_selection
 from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion
-from onyx.keystate.answers import Answer, merge
+from onyx.keystate.selection import Answer, merge
 from onyx.model.job import Job
 from onyx.task.channels.wiring import Site
 from onyx.transport.state_queries import StateAnswer, StateQuery

@@ -24,8 +24,8 @@ from onyx.model.job import Job
 from onyx.model.keys.kinds import JOB_ID
 from onyx.replica.commands import SubmitJob
 from onyx.replica.jobs import is_known
+from onyx.replica.spec_of_job import spec_of
 from onyx.replica.state import Replica
-from onyx.replica.submission import submission
 from onyx.submission import preflight
 from onyx.upgrade.plan import Plan, drop_unused_upgrade
 
@@ -158,3 +158,24 @@ class Submissions:
         except ChunkGone:
             self._drafts.store(job)
             return self._acts.append(entry, by)
+
+
+def submission(
+    job_id: JobId, job: Job, digest: str, job_scheduler: str, owner: str = ""
+) -> SubmitJob:
+    """The command that submits a job.
+
+    Args:
+        digest: content address of the job in the chunk store.
+        job_scheduler: the one of the cluster.
+        owner: see `JobSpec`.
+
+    Raises:
+        JobRefused: the job has a percentage, which the scheduler of the cluster does not read.
+    """
+    if job.percentage is not None and job_scheduler != "percentage":
+        raise JobRefused(
+            f"job {job.name!r} has a percentage, which has no effect: the job scheduler of this "
+            f"cluster is {job_scheduler}, and only percentage reads it; leave it out"
+        )
+    return SubmitJob(id=job_id, spec=spec_of(job, digest, owner))

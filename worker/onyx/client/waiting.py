@@ -11,7 +11,7 @@ from onyx.errors import UserError
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId
 from onyx.log.interface import Origin
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 

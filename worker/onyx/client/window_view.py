@@ -10,9 +10,8 @@ from onyx.client.states.named import state_named
 from onyx.client.states.state import State
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.keystate.answers import Answer
 from onyx.keystate.extents import Extent
-from onyx.keystate.selection import EVERYTHING, Place, Selection, place_of
+from onyx.keystate.selection import EVERYTHING, Answer, Place, Selection, place_of
 from onyx.model.job import Job
 from onyx.transport.state_queries import EXTENTS_MAX
 

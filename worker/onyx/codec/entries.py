@@ -22,9 +22,8 @@ from onyx.base.structs import UNREADABLE
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, Position
 from onyx.replica.authors import bounded
-from onyx.replica.command import Command, Undecodable
+from onyx.replica.command import Command, Entry, Undecodable
 from onyx.replica.commands import COMMANDS
-from onyx.replica.entry import Entry
 
 FORMAT_VERSION = 2
 ENTRY_BYTES_MAX = 1_048_576

@@ -21,8 +21,7 @@ import numpy as np
 from onyx.base.runs import Numbers, Run, array_of
 from onyx.base.structs import UNREADABLE
 from onyx.codec.kinds import TEXT, fits, is_native, levels, packed, unpacked
-from onyx.codec.limits import SEGMENT_BYTES_MAX
-from onyx.codec.refusals import refusal
+from onyx.codec.refusals import SEGMENT_BYTES_MAX, refusal
 from onyx.errors import SegmentError
 from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns

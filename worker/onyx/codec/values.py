@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from onyx.base.structs import UNREADABLE
-from onyx.codec.kinds import KINDS, fits, is_native, levels, packed, unpacked
-from onyx.codec.reasons import reason
+from onyx.codec.kinds import KINDS, fits, is_native, levels, packed, reason, unpacked
 from onyx.errors import SegmentError
 
 WRONG = (TypeError, ValueError, OverflowError, RecursionError)

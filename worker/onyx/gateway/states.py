@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from onyx.base.seams import Clock
-from onyx.codec.selection_text import selection
+from onyx.codec.questions import selection
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.gateway.request_head import (
     caller_of,

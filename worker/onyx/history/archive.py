@@ -19,7 +19,7 @@ from onyx.history.archive_file import decode_file, encode_file
 from onyx.ids import Position
 from onyx.log.interface import LogReader, Origin
 from onyx.replica import canonical
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.storage.interface import PRIVATE, BlobStore, Purpose

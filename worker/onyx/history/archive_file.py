@@ -16,8 +16,7 @@ from onyx.codec.entries import decode_entry, encode_entry
 from onyx.errors import StateError
 from onyx.ids import Position
 from onyx.log.interface import Origin
-from onyx.replica.command import Undecodable
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry, Undecodable
 
 _NO_REPLICA = b"null"
 

@@ -9,7 +9,7 @@ from onyx.history.archive import Archive
 from onyx.ids import Position
 from onyx.log.interface import LogReader, Origin
 from onyx.replica import canonical, machine
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 
 

@@ -2,7 +2,7 @@
 
 A map that a task keeps for one group may have a million entries. So nobody who wants a few of them
 goes through a copy of it, and whoever wants all takes them one by one. In memory a map is a dict,
-which is looked through; on the local disk entries lie in order (`state/local/spilled_maps`).
+which is looked through; on the local disk entries lie in order (`state/local/spilled`).
 
 Keys are in the order of answers, numbers, texts, bytes, so a map is the same wherever its entries
 are. Rejected: the order in which they were put, which would need a number for each entry, and a

@@ -1,9 +1,10 @@
 """Records: the one format of what a state log says about a shard.
 
-Windows make records of what has changed and take them back in (`TaskWindows.take_changes` and
+Operators make records of what has changed and take them back in (`TaskWindows.take_changes` and
 `restore`), the state log stores them (`codec/records`), upgrades leave out those of windows and
 triggers that are not carried over. Every record names its window; those about a trigger name that
-as well.
+as well. What belongs to all groups of a task, beside its windows and states, has a name that no job
+can give (`TIMERS` and its like).
 
 Records of a shard are applied in order. A record about many groups has parallel columns: a group
 and its state have the same index. Group keys are as the user gave them (`groups.dump_key`), states
@@ -24,6 +25,22 @@ from onyx.keystate.extents import Number
 
 EventType = Literal["new-segment", "timer-tick", "watermark", "job-completed"]
 """What made a trigger look."""
+TIMERS = ".timers"
+"""The timers of a function."""
+TOUCHED = ".touched"
+"""When the states of a group have changed last."""
+MADE = ".made"
+"""What a function in a loop has made of segments that may come again."""
+JOINED = ".join"
+"""The rows of a join of two streams."""
+SNAPSHOT = "snapshot"
+"""The entries of snapshots of a processor."""
+UNFINISHED = ".unfinished"
+"""An item of a processor of which not all that it makes has been sent."""
+LEFT = ".left"
+"""What a processor has left in its inbox, between micro-batches."""
+ENDS = ".ends"
+"""What has ended, as far as a processor knows."""
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):

@@ -1,28 +1,103 @@
-"""Which extents of a window a question is about: by group, by part of a group, by range, by page.
+"""Questions about state and their answers: which extents, which part of each, which come first.
 
-Groups are in the order of answers: ints by value, then text, then all others in an order of no
-meaning. So a range is of ints or of text. A page begins behind the *place* of the last extent of
-the page before: its group, its bounds, and the session key; of a map that comes in parts the last
-key that was given as well. The upper bound of a session is not in
-its place, so that one that has grown meanwhile does not come twice.
+A selection is by group, by part of a group, by range, by page. Groups are in the order of answers:
+ints by value, then text, then all others in an order of no meaning. So a range is of ints or of
+text. A page begins behind the *place* of the last extent of the page before: its group, its bounds,
+and the session key; of a map that comes in parts the last key that was given as well. The upper
+bound of a session is not in its place, so that one that has grown meanwhile does not come twice.
+
+The part of a state that a question is about is a path into its maps and lists, and a range of items
+(`Inside`). Where the state is, only what is asked for is taken out of it, so a map of a million
+items is looked at in pages. What is not there is None: an extent has its place in pages, whatever
+is in it. Rejected: a language of paths, with filters and wildcards, as databases have. A trigger or
+function can emit what needs one.
+
+Each peer answers with its first extents, so the first of all are among them. A peer may have to
+stop early because its states are large: then nothing behind the last one that it gave is known
+completely, and the whole answer ends there too.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.errors import UserError
 from onyx.flow.groups.keys import key_bytes
-from onyx.keystate.entries import Step, place_of_key
+from onyx.keystate.entries import Entries, Step, in_order, place_of_key
 from onyx.keystate.extents import ALL, Extent, Number
-from onyx.keystate.inside import WHOLE, Inside
+
+_STEPS = (int, str, bytes)
+
 
 PREFIXES = (str, list, tuple, dict)
 """Types of groups that have parts."""
 BOUNDS = (int, str)
 """Types of groups that have an order."""
+Order = tuple[Any, ...]
+"""Where a place is (`Place.order`)."""
+What = TypeVar("What")
+
+
+class Inside(msgspec.Struct, frozen=True):
+    """A part of a state."""
+
+    path: tuple[Step, ...] = ()
+    """Keys of maps and indices of lists, from the outside in."""
+    first: Step | None = None
+    """The first key or index of a range of items."""
+    end: Step | None = None
+    """The key or index before which the range ends."""
+    items_max: int | None = None
+    """So many items at most, the first in order."""
+
+    def check(self) -> None:
+        """Raises UserError when nothing can be meant."""
+        given = [each for each in (self.first, self.end) if each is not None]
+        if any(type(each) not in _STEPS for each in (*self.path, *given)):
+            raise UserError("a path into a state has whole numbers and texts, and so has a range")
+        if len(set(map(type, given))) > 1:
+            raise UserError("a range of items begins and ends with a number, or with a text")
+        if self.items_max is not None and self.items_max < 1:
+            raise UserError("at least one item of a state is asked for")
+
+    def parts_of(self, extents: Sequence[Extent]) -> Sequence[Extent]:
+        """Extents with these parts of their states."""
+        if self == WHOLE and not any(isinstance(each.state, Entries) for each in extents):
+            return extents
+        return [replace(each, state=self._part(each.state)) for each in extents]
+
+    def _part(self, state: Any) -> Any:
+        for step in self.path:
+            state = _item(state, step)
+        if (self.first, self.end, self.items_max) == (None, None, None):
+            return dict(in_order(state)) if isinstance(state, Entries) else state
+        if isinstance(state, Mapping):
+            return dict(in_order(state, self.first, self.end, self.items_max))
+        if isinstance(state, list | tuple):
+            return self._slice(state)
+        return None
+
+    def _slice(self, state: Sequence[Any]) -> list[Any] | None:
+        first, end = self.first, self.end
+        if not isinstance(first, int | None) or not isinstance(end, int | None):
+            return None
+        return list(islice(state[first:end], self.items_max))
+
+
+WHOLE = Inside()
+
+
+def _item(state: Any, step: Step) -> Any:
+    if isinstance(state, Mapping):
+        return state.get(step)
+    if isinstance(state, list | tuple) and type(step) is int and -len(state) <= step < len(state):
+        return state[step]
+    return None
 
 
 class Place(NamedTuple):
@@ -147,3 +222,68 @@ def begins_with(group: Any, prefix: Any) -> bool:
 
 def _same(one: Any, other: Any) -> bool:
     return key_bytes(one) == key_bytes(other)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Extents in the order of their places (`selection`)."""
+
+    extents: Sequence[Extent]
+    more: bool
+    """There are others, which come behind these."""
+
+    @classmethod
+    def of(cls, found: Sequence[Extent], extents_max: int) -> Answer:
+        """The first of what was found for one more."""
+        return cls(found[:extents_max], are_more(found, extents_max))
+
+
+def are_more(found: Sequence[Extent], given: int) -> bool:
+    """Whether the first so many are not all there are."""
+    return given < len(found) or bool(found and found[-1].item is not None)
+
+
+def merge(answers: Iterable[Answer], extents_max: int) -> Answer:
+    """The first extents of all peers."""
+    answers = list(answers)
+    ends = [_order(each.extents[-1]) for each in answers if each.more and each.extents]
+    extents = sorted((extent for each in answers for extent in each.extents), key=_order)
+    if ends:
+        end = min(ends)
+        extents = [extent for extent in extents if _order(extent) <= end]
+    more = any(each.more for each in answers) or len(extents) > extents_max
+    return Answer(extents[:extents_max], more)
+
+
+class FirstPlaces(Generic[What]):
+    """Gathers what lies at places, and forgets what is not at one of the first."""
+
+    def __init__(self, places_max: int | None) -> None:
+        """`places_max`: so many are wanted; None: all."""
+        self._max = places_max
+        self._found: dict[Order, list[What]] = {}
+        self._end: Order | None = None
+        """Nothing behind it is among the first."""
+
+    def add(self, order: Order, what: What) -> None:
+        """One more, at a place."""
+        if self._end is not None and order > self._end:
+            return
+        self._found.setdefault(order, []).append(what)
+        if self._max is not None and len(self._found) > 2 * self._max:
+            self._cut(self._max)
+
+    def in_order(self) -> list[list[What]]:
+        """What lies at each of the first places, in the order in which it came."""
+        if self._max is not None:
+            self._cut(self._max)
+        return [self._found[order] for order in sorted(self._found)]
+
+    def _cut(self, places_max: int) -> None:
+        for order in sorted(self._found)[places_max:]:
+            del self._found[order]
+        if len(self._found) == places_max:
+            self._end = max(self._found, default=None)
+
+
+def _order(extent: Extent) -> Order:
+    return place_of(extent).order

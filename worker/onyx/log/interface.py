@@ -15,8 +15,7 @@ import msgspec
 from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.room import Usage
-from onyx.replica.command import Command
-from onyx.replica.entry import Entry
+from onyx.replica.command import Command, Entry
 
 
 class Session(enum.Enum):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from onyx.log.interface import Origin
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 
 logger = logging.getLogger("onyx.log")
 

@@ -26,7 +26,7 @@ import msgspec
 from onyx.codec.entries import decode_entry
 from onyx.ids import Position
 from onyx.log.interface import Origin
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 
 FETCHES_MAX = 128
 """Entries asked for or waiting for an earlier one."""

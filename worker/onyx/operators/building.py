@@ -20,10 +20,8 @@ from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.predicates import Resolve
 from onyx.joins.enrichment import Enrichment
-from onyx.joins.kept import Kept
-from onyx.joins.lookup import lookups
-from onyx.joins.reading import Reading
-from onyx.joins.table import Table
+from onyx.joins.kept import Kept, Reading
+from onyx.joins.table import Table, lookups
 from onyx.model.job import EMPTY, CatalogEntry, Job
 from onyx.model.tables import read_of
 from onyx.model.workflow import children, loop_of, receivers

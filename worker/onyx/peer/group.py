@@ -37,8 +37,8 @@ from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.log.interface import Session
 from onyx.peer import gathering
 from onyx.peer.gathering import Gathering
-from onyx.replica import machine, reconcile, ring
-from onyx.replica.command import Command
+from onyx.replica import machine, members, reconcile
+from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
     AbortJoinCluster,
     AcceptJoinCluster,
@@ -57,7 +57,6 @@ from onyx.replica.effects import (
     StartTask,
     StopTask,
 )
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 # --- events -------------------------------------------------------------------------------------
@@ -465,7 +464,7 @@ def additions(group: GroupId, event: AddPeers) -> tuple[Command, ...]:
 
 def is_known(replica: Replica, group: GroupId) -> bool:
     """Whether the replica still counts on this group: member or joiner."""
-    return group in replica.groups or ring.is_joining(replica, group)
+    return group in replica.groups or members.is_joining(replica, group)
 
 
 def owed(replica: Replica, me: GroupId, *, backing_off: bool) -> tuple[Command, ...]:
@@ -477,7 +476,7 @@ def owed(replica: Replica, me: GroupId, *, backing_off: bool) -> tuple[Command, 
     commands: list[Command] = []
     if me in replica.prepared:
         commands.append(NotifyJoinCluster(observer=replica.prepared[me]))
-    watcher = ring.watcher_in(replica.accepted, me)
+    watcher = members.watcher_in(replica.accepted, me)
     if watcher is not None:
         commands.append(acceptance(replica, watcher, me))
     if not is_known(replica, me) and not backing_off:

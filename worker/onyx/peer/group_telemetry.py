@@ -12,8 +12,7 @@ from collections import Counter
 
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.model.job import Job
-from onyx.replica.command import Undecodable
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry, Undecodable
 from onyx.replica.state import Replica
 from onyx.telemetry.catalog import (
     CALLS_REFUSED,

@@ -50,6 +50,7 @@ from onyx.peer.liveness import obstacle
 from onyx.peer.watch.watches import LOOK_INTERVAL_S, Watches
 from onyx.peer.work.workforce import Workforce
 from onyx.replica import canonical
+from onyx.replica.command import Entry
 from onyx.replica.effects import (
     AnswerCheck,
     Effect,
@@ -58,7 +59,6 @@ from onyx.replica.effects import (
     UnwatchPulse,
     WatchPulse,
 )
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.telemetry.catalog import LOG_TAIL, SESSION_LOSSES
 from onyx.transport.interface import Transport

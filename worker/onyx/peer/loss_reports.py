@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from onyx.base.structs import UNREADABLE
+from onyx.replica.command import Entry
 from onyx.replica.commands import ReportLoss
-from onyx.replica.entry import Entry
 from onyx.telemetry.recorder import Recorder
 
 _DECODER = msgspec.json.Decoder(list[ReportLoss])

@@ -12,6 +12,7 @@ forms of their own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
@@ -20,7 +21,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from onyx.codec.odd_floats import any_odd, is_odd, with_texts
+from onyx.base.on_demand import ModuleOnDemand
+from onyx.codec.kinds import levels
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.columns.values import python_values
@@ -37,6 +39,10 @@ Nan = Literal["error", "null", "text"]
 _ROWS = 8_192
 """Rows of columns that are objects at a time, to bound memory."""
 _WRONG = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+pc = ModuleOnDemand("pyarrow.compute")
+_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 class JsonLines:
@@ -148,3 +154,33 @@ def _has_null(encoded: bytes | list[bytes]) -> bool:
     if isinstance(encoded, bytes):
         return b"null" in encoded
     return any(b"null" in each for each in encoded)
+
+
+def is_odd(column: pa.Array, values: list[Any]) -> bool:
+    """Whether a float in it is not finite."""
+    kind = column.type
+    if kinds.is_floating(kind):
+        return pc.all(pc.is_finite(column)).as_py() is False
+    return kinds.is_nested(kind) and any_odd(values)
+
+
+def any_odd(values: Sequence[Any]) -> bool:
+    """Whether a float in them is not finite."""
+    return any(
+        not math.isfinite(each)
+        for level in levels(values)
+        if float in level.kinds
+        for each in level.values
+        if type(each) is float
+    )
+
+
+def with_texts(value: Any) -> Any:
+    """The value with the names of such floats in their place."""
+    if type(value) is float:
+        return value if math.isfinite(value) else _TEXTS[str(value)]
+    if isinstance(value, dict):
+        return {key: with_texts(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_texts(each) for each in value]
+    return value

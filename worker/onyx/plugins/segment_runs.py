@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from onyx.codec.refused_rows import refused_rows, text_of
+from onyx.codec.refusals import refused_rows, text_of
 from onyx.flow.batch import Segments, as_dicts, format_of, joined, part_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment

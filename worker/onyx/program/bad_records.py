@@ -17,7 +17,7 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
-from onyx.codec.refused_rows import refused_rows
+from onyx.codec.refusals import refused_rows
 from onyx.flow.batch import Indices, Segment, Segments, format_of, take
 from onyx.flow.columns.record_batch import Columns, misfit
 from onyx.flow.mixed import Read, pieces_of

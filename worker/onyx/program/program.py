@@ -27,8 +27,7 @@ from onyx.flow.groups.grouping import Grouping
 from onyx.flow.groups.keys import shard_of
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.joins.enrichment import Enrichment
-from onyx.joins.kept import Kept
-from onyx.joins.reading import Reading
+from onyx.joins.kept import Kept, Reading
 from onyx.keystate.coded import GroupKeys
 from onyx.keystate.groups import Shards, only_shard
 from onyx.model.job import CatalogEntry, Job

@@ -1,4 +1,5 @@
-"""The contract of a log command: a frozen struct of its arguments, with what it does as methods.
+"""An entry of the log, and the contract of its command: a frozen struct of its arguments, with
+what it does as methods.
 
 A command is one module in `replica.commands` and one row of its table. Its name in the log is the
 name of its class in kebab case. All methods are pure:
@@ -19,6 +20,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -80,3 +82,20 @@ class Undecodable(Command, frozen=True):
     def apply(self, replica: Replica, position: Position) -> Replica:
         """Only the count of rejected entries changes."""
         return replace(replica, rejected=replica.rejected + 1)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A command at its position in the log."""
+
+    position: Position
+    command: Command
+    writer: str = ""
+    """Group (incarnation) that wrote it; empty for clients, whose commands are idempotent by id."""
+    sequence: int = 0
+    """Writer's own counter, from 1: a repeat of (writer, sequence) has no effect. 0 for clients."""
+    parent: Position | None = None
+    """Entry to which this one is a reaction."""
+    by: str = ""
+    """Who did it, for people; empty for what groups do. No replica depends on it."""
+    at_ms: int = 0
+    """When, by the clock of who wrote it; 0: that is not known. No replica depends on it."""

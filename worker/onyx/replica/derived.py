@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from onyx.ids import JobId, PeerId, Position, Slot, TaskName
 from onyx.replica import jobs
-from onyx.replica.scheduling.ackers import choose_ackers
-from onyx.replica.scheduling.allocation import reconfigure
+from onyx.replica.scheduling.allocation import choose_ackers, reconfigure
 from onyx.replica.state import NOTHING, JobRun, Replica
 
 Assignment = tuple[JobId, TaskName]

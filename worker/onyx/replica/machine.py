@@ -15,10 +15,9 @@ from msgspec.structs import replace
 
 from onyx.ids import GroupId
 from onyx.replica import reconcile
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Entry
 from onyx.replica.derived import settle
 from onyx.replica.effects import Effect
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 

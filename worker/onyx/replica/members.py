@@ -1,4 +1,7 @@
-"""Changes of who is in the cluster, shared by the commands. Scheduling follows by itself."""
+"""Who is in the cluster, and who watches whom: the changes that commands share, and the ring.
+
+Scheduling follows by itself.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from immutables import Map
 from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId, PeerId, Position
-from onyx.replica import ring
 from onyx.replica.state import JobRecord, Replica
 
 K = TypeVar("K")
@@ -41,7 +43,7 @@ def join(replica: Replica, group: GroupId) -> Replica:
 
 def leave(replica: Replica, group: GroupId, position: Position) -> Replica:
     """All traces of a group but one: that it left. Those who were joining through it must retry."""
-    pairs, _, _ = ring.close(replica.pairs, group)
+    pairs, _, _ = close_ring(replica.pairs, group)
     stranded = joiners_at(replica, group)
     replica = remove_peers(replica, replica.groups_index.get(group, ()))
     return replace(
@@ -125,3 +127,61 @@ def _remember(
     if len(left) > LEFT_GROUPS_KEPT_MAX:
         left = left.delete(min(left, key=lambda each: (left[each], each)))
     return left
+
+
+def watcher_in(relation: Map[GroupId, GroupId], joiner: GroupId) -> GroupId | None:
+    """The group through which `joiner` enters, in `prepared` or `accepted`."""
+    return min((watcher for watcher in relation if relation[watcher] == joiner), default=None)
+
+
+def is_joining(replica: Replica, group: GroupId) -> bool:
+    """Whether an attempt of this group to join has begun and not ended."""
+    return any(
+        watcher_in(relation, group) is not None for relation in (replica.prepared, replica.accepted)
+    )
+
+
+def successor(replica: Replica, watcher: GroupId) -> GroupId:
+    """Whom the joiner at `watcher` will watch: a group alone in the ring is its own successor."""
+    return replica.pairs.get(watcher, watcher)
+
+
+def entrances(replica: Replica, joiner: GroupId) -> tuple[tuple[GroupId, ...], tuple[GroupId, ...]]:
+    """Groups that may take the joiner in, and those that may not now. Both sorted.
+
+    A group that already takes somebody in may not, nor may the one that watches such a group while
+    the newcomer is not yet announced: their ends of the ring are about to change.
+    """
+    members = {*replica.groups, *replica.pairs} - {joiner}
+    busy = {group for group in members if group in replica.prepared or group in replica.accepted}
+    busy |= {group for group in members if replica.pairs.get(group, joiner) in replica.prepared}
+    return tuple(sorted(members - busy)), tuple(sorted(busy))
+
+
+def watched_by(replica: Replica, me: GroupId) -> tuple[GroupId, ...]:
+    """Groups whose pulse `me` must watch now, sorted.
+
+    Its successor and the joiner that it takes in; while it joins, also both ends of the gap: nobody
+    else would free a joiner whose watcher dies before it has spoken.
+    """
+    wanted = {relation.get(me) for relation in (replica.pairs, replica.prepared, replica.accepted)}
+    for relation in (replica.prepared, replica.accepted):
+        watcher = watcher_in(relation, me)
+        if watcher is not None:
+            wanted |= {watcher, successor(replica, watcher)}
+    return tuple(sorted(group for group in wanted if group is not None and group != me))
+
+
+def close_ring(
+    pairs: Map[GroupId, GroupId], gone: GroupId
+) -> tuple[Map[GroupId, GroupId], GroupId | None, GroupId | None]:
+    """The ring without `gone`, and who now watches whom there (both None if it was in no ring)."""
+    if gone not in pairs:
+        return pairs, None, None
+    subject = pairs[gone]
+    observer = watcher_in(pairs, gone)
+    pairs = pairs.delete(gone)
+    if observer is None or observer == gone:
+        return pairs, None, None
+    pairs = pairs.delete(observer) if observer == subject else pairs.set(observer, subject)
+    return pairs, observer, subject

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
-from onyx.replica import ring
+from onyx.replica import members
 from onyx.replica.derived import changed_runs
 from onyx.replica.effects import (
     Effect,
@@ -51,7 +51,7 @@ def _watches(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     relations = (old.pairs, old.prepared, old.accepted), (new.pairs, new.prepared, new.accepted)
     if all(before is after for before, after in zip(*relations, strict=True)):
         return
-    before, after = ring.watched_by(old, me), ring.watched_by(new, me)
+    before, after = members.watched_by(old, me), members.watched_by(new, me)
     yield from (UnwatchPulse(group) for group in before if group not in after)
     yield from (WatchPulse(group) for group in after if group not in before)
 

@@ -1,5 +1,6 @@
 """From a job to what scheduling must know of it. Whoever asks how many peers a job needs loads no
-command of the log for that: `submission` makes the one that has it."""
+command of the log for that: `client.submissions` makes the one that has it.
+"""
 
 from __future__ import annotations
 

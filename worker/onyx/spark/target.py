@@ -22,7 +22,7 @@ from onyx.spark.child.request import StageRequest
 from onyx.spark.objects.staged import ObjectTarget, read_list
 from onyx.spark.result_names import SUFFIX
 from onyx.spark.session.scratch import spark_scratch
-from onyx.storage.durable import sync_directory
+from onyx.storage.file_system import sync_directory
 from onyx.storage.interface import Location
 
 

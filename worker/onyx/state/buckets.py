@@ -12,15 +12,16 @@ from collections.abc import Collection, Iterable, Mapping
 from zlib import crc32
 
 from onyx.errors import StateError
-from onyx.state.chunk_codec import (
+from onyx.state.chunks import (
+    Chunk,
     ChunkReader,
     Frame,
     Kind,
+    ShardChange,
     StoredShard,
     all_sections_of,
     encode_chunk,
 )
-from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.names import LogKey, TaskFolder, bucket_chunk
 from onyx.state.shard_state import ShardState
 from onyx.storage.fenced_log import Missing

@@ -10,8 +10,7 @@ from msgspec import field
 
 from onyx.base.runs import U64, Numbers
 from onyx.ledger.applied import Applied
-from onyx.state.chunk_codec import ChunkReader, Kind
-from onyx.state.chunks import Watermark
+from onyx.state.chunks import ChunkReader, Kind, Watermark
 from onyx.state.shard_state import ShardState
 
 CHUNK_COST_BYTES = 32_768

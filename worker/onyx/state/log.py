@@ -1,28 +1,42 @@
-"""The state log of one peer in one allocation version (`storage.fenced_log`)."""
+"""The state log of one peer in one allocation version (`storage.fenced_log`): appends, snapshots,
+and the deletion of chunks that nobody reads any more.
+
+Own chunks are deleted before a complete snapshot: a reader begins at the snapshot. Older logs are
+deleted when each of their shards has a complete snapshot in this allocation version. This version
+is or was ready, so the peers of a newer version find its logs, fence them first, and then find the
+snapshots in them; they never look behind those. A slower reader that finds a chunk gone lists
+again. Deletion goes on beside the appends (`Collector`): a thousand chunks take seconds, and a task
+that waited for it would answer nobody for as long.
+
+The fence of an older log stays until the job's state is removed: a zombie (a process that was
+declared dead and still runs) that wakes up after the deletion must still find it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from msgspec.structs import replace
 
-from onyx.errors import InvariantViolated
+from onyx.errors import InvariantViolated, StateError, Unavailable, UserError
 from onyx.keystate.records import PutEntries, Record, SetStates
 from onyx.settings import StateSettings
-from onyx.state.chunk_codec import (
+from onyx.state.chunks import (
+    Chunk,
     Frame,
     Kind,
     Section,
+    ShardChange,
     all_sections_of,
     encode_chunk,
     sections_of,
 )
-from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.collecting import collect
 from onyx.state.gathering import Size
 from onyx.state.names import LogKey
-from onyx.state.reading import StateLogs
-from onyx.storage.fenced_log import LogWriter
+from onyx.state.reading import THREADS, Reader, StateLogs
+from onyx.storage.fenced_log import Listed, LogWriter, Missing
 
 PART_BYTES = 16_777_216
 """Size from which on a part of a snapshot is written."""
@@ -31,6 +45,9 @@ _SLICE_VALUES = 30_000
 much larger, and neither who writes one nor who reads it has more of them in memory."""
 _OTHERS = 3
 """Values of a record with one group, and of what does not say how many it has."""
+
+
+_logger = logging.getLogger(__name__)
 
 
 class StateLog:
@@ -159,3 +176,71 @@ def _weight(record: Record) -> int:
         return _OTHERS
     first = record.states[0]
     return _OTHERS - 1 + len(record.states) * (len(first) if type(first) in (list, bytes) else 1)
+
+
+class Collector:
+    """Not thread-safe. One collection at a time."""
+
+    def __init__(
+        self, log: StateLog, background: Callable[[Callable[[], None]], Future[None]]
+    ) -> None:
+        """`background` runs work on another thread."""
+        self._log = log
+        self._background = background
+        self._running: Future[None] | None = None
+
+    def begin(self) -> None:
+        """Begin to delete what no reader needs since the last snapshot, unless that is being done.
+
+        Raises:
+            StateError: the collection before this one has found a damaged chunk.
+        """
+        if self._running is not None:
+            if not self._running.done():
+                return
+            self._running.result()
+        self._running = self._background(self._log.collect)
+
+
+def collect(logs: StateLogs, own: LogKey, start: int) -> None:
+    """Mark the own snapshot that begins at `start`, then delete what it and those of the other
+    peers of this version have made superfluous."""
+    store, folder = logs.store, logs.folder
+    try:
+        store.create(folder.mark(own, start), b"")
+        listed = logs.list()
+        with ThreadPoolExecutor(THREADS) as threads:
+            reader = Reader(store, folder, threads)
+            list(threads.map(store.delete, reader.before(own, listed[own], start)))
+            for key, log in _covered(reader, own.version, listed):
+                last = reader.fence(key, log) if log.opened else log.last
+                list(threads.map(store.delete, reader.before(key, log, last)))
+                if log.opened:
+                    store.delete(folder.end(key))
+                    store.delete(folder.chunk(key, 0))
+    except (Missing, KeyError):
+        _logger.debug("%s: others are deleting too", folder.prefix)
+    except StateError:
+        raise
+    except (Unavailable, UserError) as error:
+        _logger.warning("state that is not needed any more stays for now: %s", error)
+
+
+def _covered(
+    reader: Reader, version: int, logs: dict[LogKey, Listed]
+) -> list[tuple[LogKey, Listed]]:
+    """Older logs, of which more than the fence is there, all of whose shards have a snapshot in
+    this version."""
+    snapshots = [key for key, log in logs.items() if key.version == version and log.marks]
+    older = {
+        key: log
+        for key, log in logs.items()
+        if key.version < version and (len(log.sizes) > 1 or log.opened or log.marks)
+    }
+    opened = reader.opened([*snapshots, *(key for key, log in older.items() if log.opened)])
+    covered = {shard for key in snapshots for shard in opened[key].frame.shards}
+    return [
+        (key, log)
+        for key, log in sorted(older.items())
+        if not log.opened or covered.issuperset(opened[key].frame.shards)
+    ]

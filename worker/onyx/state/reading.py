@@ -13,9 +13,8 @@ from typing import ClassVar
 
 from onyx.base.structs import RESTORE
 from onyx.errors import Fenced, StateError
-from onyx.state.chunk_codec import ChunkReader, Frame, Kind, encode_chunk
-from onyx.state.chunks import Chunk
-from onyx.state.local.spool import Keep
+from onyx.state.chunks import Chunk, ChunkReader, Frame, Kind, encode_chunk
+from onyx.state.local.scratch import Keep
 from onyx.state.names import LogKey, TaskFolder
 from onyx.storage.fenced_log import FencedLogs, Listed, Missing
 from onyx.storage.interface import BlobStore

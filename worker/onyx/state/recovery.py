@@ -37,10 +37,9 @@ from onyx.errors import Fenced
 from onyx.flow.batch import U64
 from onyx.ids import NO_POSITION
 from onyx.settings import StateSettings
-from onyx.state.chunk_codec import Base, ChunkReader, Frame, Kind, encode_chunk, merged
-from onyx.state.chunks import Chunk, Watermark
+from onyx.state.chunks import Base, Chunk, ChunkReader, Frame, Kind, Watermark, encode_chunk, merged
 from onyx.state.gathering import Gathered
-from onyx.state.local.spool import keep_of
+from onyx.state.local.scratch import keep_of
 from onyx.state.log import StateLog
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.reading import THREADS, Reader, StateLogs

@@ -13,9 +13,8 @@ from msgspec import field
 from onyx.codec.records import decode_records
 from onyx.codec.values import decode_values
 from onyx.keystate.records import Record
-from onyx.state.chunk_codec import StoredShard, decode_emitted, sections_of
-from onyx.state.chunks import EmittedRun, ShardChange
-from onyx.state.local.spool import Kept, bytes_of
+from onyx.state.chunks import EmittedRun, ShardChange, StoredShard, decode_emitted, sections_of
+from onyx.state.local.scratch import Kept, bytes_of
 
 TOGETHER_BYTES_MAX = 65_536
 """The size of records that are decoded at once, unless one chunk has more."""

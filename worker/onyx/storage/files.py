@@ -1,25 +1,47 @@
 """The files that an input reads: files of this machine, or objects of a store.
 
 Both name a file by the text of a partition and open it as a seekable binary file, so formats and
-compression need not distinguish them.
+compression need not distinguish them. Patterns have the rules of `glob` in both: `*`, `?` and
+`[...]` stay within one part of the path, `**` stands for any number of them, and none matches a
+leading dot.
+
+Positions are stable only if the file is. So a file of this machine has a fingerprint: its size and
+a digest of that many bytes from its start. The fingerprint is stored with the frontier, and every
+later reader compares it. While the file is open, a new modification time triggers the comparison.
+
+A file that grows keeps its fingerprint, because the bytes that it covers are unchanged. The
+digest of a large file covers samples only, since all of it would have to be read twice; so a
+large file with a new modification time and the same size is refused. The fingerprint has no
+times: copies of a file on several machines differ in them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
+import io
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import BinaryIO, Protocol, cast
 
 from onyx.errors import Unavailable, UserError
-from onyx.storage.local_file import LocalFile
 from onyx.storage.objects.bucket import Bucket, Found
-from onyx.storage.objects.patterns import literal_prefix, matches
 from onyx.storage.objects.reader import Allowance, ObjectFile
 from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
 
 _DIRECTORY = "is a directory; write {}/* for its files"
+
+
+_ANY = "**"
+"""Any number of folders, as a part of a pattern."""
+_MAGIC = re.compile(r"[*?[]")
+WHOLE_BYTES = 1_048_576
+"""A file up to this size is in the digest with all of its bytes."""
+SAMPLES = 64
+SAMPLE_BYTES = 16_384
 
 
 class FileSystem(Protocol):
@@ -102,10 +124,6 @@ class LocalFiles:
     def expect(self, path: str, version: str) -> None:
         """Remember a fingerprint of an earlier process."""
         self._versions[path] = version
-
-
-_ANY = "**"
-"""Any number of folders, as a part of a pattern."""
 
 
 def _found(pattern: str) -> Iterator[str]:
@@ -237,3 +255,115 @@ def system_errors(path: str) -> Iterator[None]:
             f"{path} cannot be read here: {error.strerror or error}; put it back, and see that "
             "every worker that may run the task finds the same files: the job goes on then"
         ) from error
+
+
+def literal_prefix(pattern: str) -> str:
+    """What every key that matches begins with, to list no more than needed."""
+    found = _MAGIC.search(pattern)
+    return pattern[: found.start()] if found else pattern
+
+
+def matches(pattern: str, key: str) -> bool:
+    """Whether a whole key matches."""
+    return _match(pattern.split("/"), key.split("/"))
+
+
+def _match(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    if not patterns or not names:
+        return not patterns and not names
+    first, *rest = patterns
+    if first != _ANY:
+        return _fits(first, names[0]) and _match(rest, names[1:])
+    if not rest:
+        return not any(name.startswith(".") for name in names)
+    return _match(rest, names) or (not names[0].startswith(".") and _match(patterns, names[1:]))
+
+
+def _fits(pattern: str, name: str) -> bool:
+    hidden = name.startswith(".") and not pattern.startswith(".")
+    return not hidden and fnmatchcase(name, pattern)
+
+
+class LocalFile(io.FileIO):
+    """An open file; reading raises UserError when it has changed, OSError like any other."""
+
+    def __init__(self, path: str, versions: dict[str, str]) -> None:
+        """`versions`: known fingerprints by path; another one is an error, the first is added."""
+        super().__init__(path, "rb")
+        self._path = path
+        self._versions = versions
+        try:
+            status = os.fstat(self.fileno())
+            self._modified_ns = status.st_mtime_ns
+            if path in versions:
+                self._compare(versions[path], status.st_size)
+            else:
+                versions[path] = fingerprint(self.fileno(), status.st_size)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The bytes. Raises UserError when the file has changed."""
+        data = super().read(size)
+        self._look()
+        return data or b""
+
+    def readinto(self, buffer: object, /) -> int:
+        """The bytes as `read`, into a buffer."""
+        count = super().readinto(buffer)  # type: ignore[arg-type]
+        self._look()
+        return count or 0
+
+    def _look(self) -> None:
+        """What was read is from before a change, or the change touches nothing that was there."""
+        status = os.fstat(self.fileno())
+        if status.st_mtime_ns == self._modified_ns:
+            return
+        before = self._versions[self._path]
+        self._compare(before, status.st_size)
+        known_bytes = _size(before)
+        if status.st_size == known_bytes > WHOLE_BYTES:
+            raise self._changed("has changed")
+        self._modified_ns = status.st_mtime_ns
+        if status.st_size > known_bytes:
+            self._versions[self._path] = fingerprint(self.fileno(), status.st_size)
+
+    def _compare(self, version: str, size_bytes: int) -> None:
+        known_bytes = _size(version)
+        if size_bytes < known_bytes:
+            raise self._changed(f"was cut from {known_bytes:,} to {size_bytes:,} bytes")
+        if fingerprint(self.fileno(), known_bytes) != version:
+            raise self._changed("has changed, or another file has its name now")
+
+    def _changed(self, how: str) -> UserError:
+        return UserError(
+            f"{self._path} {how} while a job was reading it; files must not change before the job "
+            "is complete. Put the old file back and submit the job again, or give new data a new "
+            "name"
+        )
+
+
+def fingerprint(descriptor: int, size_bytes: int) -> str:
+    """A fingerprint of the first so many bytes of an open file."""
+    digest = hashlib.blake2b(digest_size=8)
+    if size_bytes <= WHOLE_BYTES:
+        digest.update(_bytes(descriptor, 0, size_bytes))
+    else:
+        last = size_bytes - SAMPLE_BYTES
+        for number in range(SAMPLES):
+            digest.update(_bytes(descriptor, last * number // (SAMPLES - 1), SAMPLE_BYTES))
+    return f"{size_bytes}-{digest.hexdigest()}"
+
+
+def _size(version: str) -> int:
+    return int(version.partition("-")[0])
+
+
+def _bytes(descriptor: int, offset: int, size_bytes: int) -> bytes:
+    pieces = []
+    while size_bytes > 0 and (piece := os.pread(descriptor, size_bytes, offset)):
+        pieces.append(piece)
+        offset += len(piece)
+        size_bytes -= len(piece)
+    return b"".join(pieces)

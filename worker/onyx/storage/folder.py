@@ -24,12 +24,10 @@ from typing import BinaryIO
 
 from onyx.base.path_names import file_path, is_file_name
 from onyx.errors import OnyxError, Unavailable, UserError
-from onyx.storage.durable import make_durable_directory
+from onyx.storage.file_system import BY_UMASK, FULL, UNUSABLE, make_durable_directory, opened
 from onyx.storage.interface import Entry, Modes, NewFile, Purpose, Stored
-from onyx.storage.rooted import BY_UMASK, opened
 from onyx.storage.staging.folder import DirectoryParts
 from onyx.storage.staging.interface import Writer
-from onyx.storage.system_errors import FULL, UNUSABLE
 
 POLL_S = 0.2
 _HIDDEN = "."

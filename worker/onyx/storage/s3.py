@@ -2,12 +2,20 @@
 
 A request is repeated when its answer is lost, and then finds what it has written itself. So bytes
 are compared, and versions are those of the store.
+
+Small objects that are replaced often are written behind (`Trailing`), the newest bytes of each once
+a second, because each request takes its time and costs money. What is not written yet is lost with
+the process; a failure is logged, and the next note tries again. What is written behind must not
+come back when it was removed meanwhile, so an object that is not there stays so.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, cast
 
 from onyx.base.path_names import file_path, is_file_name
@@ -16,13 +24,16 @@ from onyx.storage.interface import Entry, NewFile, Purpose, Stored
 from onyx.storage.objects.bucket import Bucket, Piece, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
 from onyx.storage.objects.reader import opened_object
-from onyx.storage.objects.trailing import TRAILING
 from onyx.storage.objects.urls import ObjectUrl
 from onyx.storage.objects.writer import ObjectWriter
 from onyx.storage.staging.interface import Writer
 from onyx.storage.staging.s3 import ObjectParts
 
 POLL_S = 1.0
+
+
+_logger = logging.getLogger(__name__)
+INTERVAL_S = 1.0
 
 
 class Prefix:
@@ -191,3 +202,59 @@ class _NewObject(NewFile):
         """Abort it."""
         with contextlib.suppress(OnyxError):
             self._writer.abort()
+
+
+class Trailing:
+    """Safe from any thread."""
+
+    def __init__(self, begin: Callable[[Callable[[], None]], None]) -> None:
+        """`begin` runs work beside whoever calls, from then on; called when something is to be
+        written first."""
+        self._begin = begin
+        self._begun = False
+        self._newest: dict[ObjectUrl, bytes] = {}
+        self._lock = threading.Lock()
+        self._some = threading.Event()
+
+    def put(self, url: ObjectUrl, data: bytes) -> None:
+        """Write `data` in the place of an object soon, unless something newer comes before."""
+        with self._lock:
+            self._newest[url] = data
+            if not self._begun:
+                self._begun = True
+                self._begin(self._run)
+        self._some.set()
+
+    def write(self) -> None:
+        """Write what is newest now."""
+        with self._lock:
+            newest, self._newest = self._newest, {}
+        for url, data in newest.items():
+            try:
+                _replace(Bucket(url.bucket), url.key, data)
+            except OnyxError as error:
+                _logger.warning("%s is not written for now: %s", url, error)
+
+    def _run(self) -> None:
+        while self._some.wait():
+            self._some.clear()
+            self.write()
+            time.sleep(INTERVAL_S)
+
+
+def _replace(bucket: Bucket, key: str, data: bytes) -> None:
+    found = bucket.get(key)
+    if found is None:
+        return
+    try:
+        bucket.put(key, data, only_if(found))
+    except (ConditionFailed, ObjectMissing):
+        _logger.debug("%s was removed meanwhile", key)
+
+
+def _on_a_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="onyx-object-notes", daemon=True).start()
+
+
+TRAILING = Trailing(_on_a_thread)
+"""That of this process."""

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from onyx.errors import Problem, Unavailable
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
+from onyx.replica.command import Entry
 from onyx.replica.commands import SubmitJob
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.submission import upgrades, worker_checks
 from onyx.upgrade.plan import Plan

@@ -15,8 +15,8 @@ import uuid
 
 from onyx.ids import GroupId, JobId
 from onyx.replica import machine
+from onyx.replica.command import Entry
 from onyx.replica.commands import CheckJob, SubmitJob, VouchJob
-from onyx.replica.entry import Entry
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import NOTHING, Replica
 

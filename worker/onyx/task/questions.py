@@ -16,13 +16,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from onyx.codec.extents import decode_selection, encode_extents
-from onyx.codec.lookups import decode_keys, encode_states
+from onyx.codec.questions import decode_keys, decode_selection, encode_extents, encode_states
 from onyx.errors import OnyxError, Unavailable, UserError, describe
-from onyx.keystate.answers import are_more
 from onyx.keystate.extents import Extent
 from onyx.keystate.groups import group_value
-from onyx.keystate.selection import Selection
+from onyx.keystate.selection import Selection, are_more
 from onyx.tables.shared import SharedTable
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import BatchTask, Query

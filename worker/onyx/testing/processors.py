@@ -26,8 +26,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.records import Record
-from onyx.operators.processor.calls import Calls
-from onyx.operators.processor.outboxes import outbox_of
+from onyx.operators.processor.calls import Calls, outbox_of
 from onyx.operators.processor.snapshot import Snapshot
 from onyx.processors import Context, Processor
 

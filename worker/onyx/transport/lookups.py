@@ -27,7 +27,7 @@ class LookUp(msgspec.Struct, frozen=True):
     state: str
     """Name of the state within its task."""
     keys: bytes
-    """Group keys, by `codec.lookups`."""
+    """Group keys, by `codec.questions`."""
     durable: bool
     """Whether the answer waits until all that is in it is durable."""
 
@@ -41,7 +41,7 @@ class Found(msgspec.Struct, frozen=True):
     """Who has asked."""
     number: int
     states: bytes
-    """What the first keys have, by `codec.lookups`."""
+    """What the first keys have, by `codec.questions`."""
     error: str = ""
     """Why there is no answer."""
 

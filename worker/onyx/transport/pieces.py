@@ -11,7 +11,7 @@ from onyx.base.runs import Numbers
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.codec.columns import ROWS_MAX
-from onyx.codec.limits import SEGMENT_BYTES_MAX
+from onyx.codec.refusals import SEGMENT_BYTES_MAX
 from onyx.codec.returns import pieces_of
 from onyx.flow.batch import Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns

@@ -36,13 +36,13 @@ class StateQuery(msgspec.Struct, frozen=True):
     version: AllocationVersion
     state: str
     selection: bytes
-    """Encoded by `codec/extents.py`."""
+    """Encoded by `codec/questions.py`."""
     extents_max: int
     durable: bool = False
 
 
 class StateAnswer(msgspec.Struct, frozen=True):
-    """Extents of one peer, encoded by `codec/extents.py`."""
+    """Extents of one peer, encoded by `codec/questions.py`."""
 
     data: bytes
     more: bool

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onyx.keystate.names import JOINED, LEFT, SNAPSHOT, TIMERS, TOUCHED, UNFINISHED
-from onyx.keystate.records import FiringProgress, Record, TriggerRecord, WindowRecord
+from onyx.keystate.records import (
+    JOINED,
+    LEFT,
+    SNAPSHOT,
+    TIMERS,
+    TOUCHED,
+    UNFINISHED,
+    FiringProgress,
+    Record,
+    TriggerRecord,
+    WindowRecord,
+)
 from onyx.model.job import Job, Trigger
 from onyx.upgrade.compatibility import same_trigger
 from onyx.upgrade.plan import Plan

@@ -11,7 +11,7 @@ from onyx.keystate.extents import Number
 from onyx.model.job import Job, Trigger, Window
 from onyx.model.kinds import WINDOWS, aggregation_name
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.aggregations.ordered_log import OrderedLog
+from onyx.windows.aggregations.collecting import OrderedLog
 from onyx.windows.aggregations.table import compile_aggregation
 from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.compiled import CompiledWindow, CompiledWindows

@@ -18,10 +18,8 @@ from onyx.keystate.extents import Number
 from onyx.keystate.groups import group_value
 from onyx.keystate.records import EventType
 from onyx.windows.extent_view import ExtentView
-from onyx.windows.firing import AnyFiring, Firing, FiringRows, Pages
-from onyx.windows.firing_rows import columns_of, held
-from onyx.windows.triggers.progress import Course, Progress, Unit
-from onyx.windows.triggers.timers import Timers
+from onyx.windows.firing import AnyFiring, Firing, FiringRows, Pages, columns_of, held
+from onyx.windows.triggers.timers import Course, Progress, Timers, Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
 

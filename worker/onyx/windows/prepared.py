@@ -4,6 +4,10 @@ Whatever is wrong with a single segment for a window shows here: it has no coord
 key, no value to compute with, or no value of the uniqueness key. The segment is refused, and the
 rest of the batch continues, before any state has changed. What a user's own aggregation raises is
 not found here: its functions need the state as the segments before have left it.
+
+A window by Spark takes numbers that fit columns of 64 bits, and whole coordinates where sessions
+are made of them; a segment with others is refused here too. On peers Python computes with whatever
+can be added and compared.
 """
 
 from __future__ import annotations
@@ -23,9 +27,12 @@ from onyx.flow.segment import Refusal
 from onyx.keystate.coded import GroupKeys, Keyed, Values, chosen, rows
 from onyx.keystate.extents import Number
 from onyx.keystate.groups import hashable_key, hashable_keys
+from onyx.windows.aggregations.numbers import OverKey
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
-from onyx.windows.portable import check_portable
+
+_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+_NUMBERS = frozenset({int, float})
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -155,3 +162,35 @@ def _values_of_dicts(segments: list[Segment], key: str) -> list[Any]:
 
 def _values_of_rows(columns: Columns, key: str) -> list[Any]:
     return python_values(columns.column(key)) if columns.has(key) else [None] * len(columns)
+
+
+def check_portable(window: CompiledWindow, coordinates: Any, extracted: Any) -> None:
+    """Raises Refusal: a segment has a coordinate or value that Spark cannot compute with
+    exactly."""
+    where = f"window {window.window.id} of task {window.window.task}, by Spark"
+    if window.window.type == "session" and not _whole(coordinates):
+        raise Refusal(
+            f"{where}: a coordinate is a fraction, and sessions need whole ones; round it in the "
+            "task's "
+            "function, or use engine: peers for the window"
+        )
+    if isinstance(extracted, np.ndarray) or not isinstance(window.aggregation, OverKey):
+        return
+    if not _fit(extracted):
+        raise Refusal(
+            f"{where}: a value is neither an int of 64 bits nor a float; convert it in the task's "
+            "function, or use engine: peers for the window"
+        )
+
+
+def _whole(coordinates: Any) -> bool:
+    if isinstance(coordinates, np.ndarray):
+        return coordinates.dtype.kind == "i" or bool((coordinates == np.floor(coordinates)).all())
+    return all(coordinate == coordinate // 1 for coordinate in coordinates)
+
+
+def _fit(values: Sequence[Any]) -> bool:
+    if not _NUMBERS.issuperset(map(type, values)):
+        return False
+    ints = [value for value in values if type(value) is int]
+    return not ints or (min(ints) >= _INT_MIN and max(ints) <= _INT_MAX)

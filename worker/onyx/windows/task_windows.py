@@ -26,7 +26,7 @@ from onyx.windows.compiled import ROWS_PAGE_MAX, CompiledWindows
 from onyx.windows.firing import PENDING, Added, AnyFiring, Pages
 from onyx.windows.prepared import Taken, take
 from onyx.windows.running import Make, RunningWindow
-from onyx.windows.shard_watermarks import NOTHING_SEEN
+from onyx.windows.watermarks import NOTHING_SEEN
 from onyx.windows.window import Window
 
 

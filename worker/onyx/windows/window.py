@@ -1,34 +1,55 @@
-"""One window on one peer: its extents and its triggers at work.
+"""One window on one peer: its extents and its triggers at work, and what is recorded of them.
 
 The window type (`types/`) finds the extents of segments and folds them; the triggers (`triggers/`)
 decide which extents fire; here both meet. At each event every trigger, in the order of declaration,
 makes extents fire, and its refinement changes them before the next trigger is asked.
+
+Where triggers only count segments, most groups of most batches stay below the threshold. Nobody
+looks at their segments one by one, so they cost no step each, and columns do not become dicts. Only
+the segments of groups that reach it are added one after the other, because what fires has the state
+as it is at that segment. Groups know nothing of each other, so nothing else is different.
+
+Extents, triggers, timers and watermarks make and take back records of their own; `WindowRecords`
+goes through all of them, and a record finds the one that has made it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
 
-from onyx.flow.batch import Segment, Segments, as_dicts
+import numpy as np
+
+from onyx.flow.batch import Indices, Segment, Segments, as_dicts
 from onyx.keystate.buckets import Frozen, Holder
-from onyx.keystate.coded import Keyed, chosen, rows, shards_of, without
+from onyx.keystate.coded import Groups, Keyed, chosen, rows, shards_of, without
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.groups import Shards
-from onyx.keystate.records import Record, Records, StatesRecord
+from onyx.keystate.records import (
+    DeleteTriggerStates,
+    FiringProgress,
+    Record,
+    Records,
+    SetTriggerStates,
+    StatesRecord,
+    TimerDue,
+    WatermarkReached,
+)
 from onyx.keystate.selection import Selection
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.counting import count, counting
 from onyx.windows.extent_view import ExtentView
 from onyx.windows.fires import Fires
 from onyx.windows.firing import AnyFiring, Pages
-from onyx.windows.kept import Kept
 from onyx.windows.prepared import Taken
 from onyx.windows.running import AllInRecords
-from onyx.windows.shard_watermarks import ShardWatermarks
-from onyx.windows.triggers.timers import Timers
+from onyx.windows.triggers.segment import SegmentTrigger
+from onyx.windows.triggers.timers import Course, Progress, Timers
+from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import Extents, OnPeer
 from onyx.windows.types.table import TYPES
+from onyx.windows.watermarks import ShardWatermarks
 
 _UNSEEN: Segment = {}
 """In place of a segment that nobody looks at."""
@@ -61,7 +82,7 @@ class Window(AllInRecords):
         self._timers = Timers(window_id, self._triggers.values())
         self._view = ExtentView(on_peer, self._extents, grouped, len(self._triggers))
         self._fires = Fires(on_peer, self._extents, self._triggers, self._timers, self._view)
-        self._kept = Kept(
+        self._kept = WindowRecords(
             self._extents, self._triggers, self._timers, self._fires.progress, self._watermarks
         )
         late = of_segments or compiled.lateness is not None
@@ -199,3 +220,121 @@ class Window(AllInRecords):
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to another peer now, with what has changed in them."""
         self._kept.drop(shards)
+
+
+class Counted(NamedTuple):
+    """A batch, as the triggers count it."""
+
+    quiet: Indices | None
+    """Segments of groups for which none fires; None: all."""
+    loud: Indices
+    """The others."""
+    counts: Mapping[Any, int]
+    """How many segments the quiet groups have."""
+
+
+def counting(triggers: Iterable[Trigger]) -> Sequence[SegmentTrigger]:
+    """The triggers that look at segments, if they only count them; none otherwise. (With
+    `fireAllExtents` extents fire in the order in which they began, which would be another one.)"""
+    asked = [each for each in triggers if each.by_segment]
+    found = [each for each in asked if isinstance(each, SegmentTrigger)]
+    if len(found) < len(asked) or any(each.declared.fire_all_extents for each in found):
+        return ()
+    return found
+
+
+def count(triggers: Sequence[SegmentTrigger], keys: Keyed) -> Counted:
+    """Find the groups for which a trigger fires, and count the segments of the others."""
+    many: Mapping[Any, int]
+    if isinstance(keys, Groups):
+        many = dict(zip(keys.keys, keys.counts(), strict=True))
+    else:
+        many = Counter(keys)
+    loud = {
+        key for key, rows in many.items() if not all(each.is_quiet(key, rows) for each in triggers)
+    }
+    counts = {key: rows for key, rows in many.items() if key not in loud} if loud else many
+    for trigger in triggers:
+        trigger.add(counts)
+    if not loud:
+        return Counted(None, np.empty(0, np.intp), counts)
+    mask = _in(keys, loud)
+    return Counted(np.flatnonzero(~mask), np.flatnonzero(mask), counts)
+
+
+def _in(keys: Keyed, wanted: Collection[Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    each = keys.keys if isinstance(keys, Groups) else keys
+    found = np.fromiter(map(wanted.__contains__, each), np.bool_, len(each))
+    return found[keys.codes] if isinstance(keys, Groups) else found
+
+
+class Recorded(Protocol):
+    """A part of a window that is recorded by itself."""
+
+    def take_changes(self, records: Records) -> None:
+        """Add what has changed since the last time."""
+        ...
+
+    def snapshot(self, shards: Collection[int], records: Records) -> None:
+        """Add all of some shards."""
+        ...
+
+    def drop(self, shards: Collection[int]) -> None:
+        """Forget shards that belong to another peer now."""
+        ...
+
+
+class WindowRecords:
+    """The records of one window on one peer."""
+
+    def __init__(
+        self,
+        extents: Extents[Any],
+        triggers: Mapping[str, Trigger],
+        timers: Timers,
+        progress: Progress,
+        watermarks: ShardWatermarks,
+    ) -> None:
+        self._extents = extents
+        self._triggers = triggers
+        states = [each.states for each in triggers.values()]
+        self._each: tuple[Recorded, ...] = (extents, *states, timers, progress, watermarks)
+        self._timers = timers
+        self._progress = progress
+        self._watermarks = watermarks
+
+    def take_changes(self, records: Records) -> None:
+        """Add what has changed since the last time."""
+        for each in self._each:
+            each.take_changes(records)
+
+    def snapshot(
+        self, frozen: Frozen, shards: Collection[int]
+    ) -> Callable[[int], Iterator[Record]]:
+        """What gives the whole state of each of these shards, as it is now."""
+        states = self._extents.states(frozen)
+        rest: Records = {}
+        for each in self._each:
+            each.snapshot(shards, rest)
+        return lambda shard: chain(states(shard), rest.get(shard, ()))
+
+    def restore(self, shard: int, record: Record) -> None:
+        """Apply a record; that of a trigger which is not declared any more is left out."""
+        match record:
+            case SetTriggerStates(trigger=name) | DeleteTriggerStates(trigger=name):
+                if name in self._triggers:
+                    self._triggers[name].states.restore(record)
+            case TimerDue(trigger=name):
+                self._timers.restore(shard, record)
+                self._progress.forget(Course(name, "timer-tick", shard))
+            case FiringProgress():
+                self._progress.restore(shard, record)
+            case WatermarkReached():
+                self._watermarks.restore(shard, record)
+            case _:
+                self._extents.restore(shard, record)
+
+    def drop(self, shards: Collection[int]) -> None:
+        """Forget shards that belong to another peer now, with what has changed in them."""
+        for each in self._each:
+            each.drop(shards)

@@ -8,7 +8,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from onyx.errors import Unavailable, UserError
 from onyx.plugins.protocol import START, Cursor
 from onyx.plugins.registry import build_input
-from onyx.storage.local_file import WHOLE_BYTES
+from onyx.storage.files import WHOLE_BYTES
 
 SMALL = 4_000
 LARGE = WHOLE_BYTES // 10 + 20_000

@@ -14,7 +14,7 @@ from onyx.ids import Position
 from onyx.log.acts import ACTS, jobs_of
 from onyx.processes.surroundings import settings
 from onyx.replica.authors import UNKNOWN, WORKER, author
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 
 JobIdArgument = Annotated[
     str | None, Argument("The id of a job or its beginning; all jobs without it.", check=job_id)

@@ -16,7 +16,7 @@ from onyx.client.subscription import Subscription
 from onyx.ids import Position
 from onyx.log.interface import Origin
 from onyx.processes.surroundings import settings
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 
 FromOption = Annotated[int, Meta(ge=0), Option("--from", "First position to show.")]
 FollowOption = Annotated[bool, Option("--follow -f", "Go on with new entries.")]

@@ -33,8 +33,7 @@ from onyx.client.state_batches import json_line, shown
 from onyx.client.states.named import states_of
 from onyx.client.states.state import State
 from onyx.client.window_view import EXTENTS_DEFAULT, WindowView
-from onyx.codec.extents import encode_place
-from onyx.codec.selection_text import parse_key, selection
+from onyx.codec.questions import encode_place, parse_key, selection
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.keystate.extents import Number

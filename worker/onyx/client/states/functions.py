@@ -17,7 +17,7 @@ from onyx.keystate.groups import Shards
 from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.state_types import parse_state_type
-from onyx.operators.keyed.answers import OneState
+from onyx.operators.keyed.store import OneState
 
 
 class FunctionState(msgspec.Struct, frozen=True):

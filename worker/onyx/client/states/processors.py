@@ -17,8 +17,7 @@ from onyx.client.states.state import Files
 from onyx.flow.predicates import Resolve
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.extents import Extent
-from onyx.keystate.names import SNAPSHOT
-from onyx.keystate.records import Record, WindowRecord
+from onyx.keystate.records import SNAPSHOT, Record, WindowRecord
 from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
 from onyx.operators.processor.snapshot import Snapshot

@@ -22,7 +22,7 @@ kind of value in one form, and a segment is the same whether it crossed a task o
 | an extension type | its storage | |
 
 What is finer than microseconds is cut off, down to the one before. A moment that is further away
-than these reach becomes the last one that they have, which no row may hold (`codec.refused_rows`).
+than these reach becomes the last one that they have, which no row may hold (`codec.refusals`).
 Unions and month intervals are refused. Keeping every type as it came was rejected: each reader
 would need all of the table.
 """

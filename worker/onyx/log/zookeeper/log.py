@@ -27,7 +27,7 @@ from onyx.log.zookeeper.origins import Origins
 from onyx.log.zookeeper.session import ZooKeeperSession
 from onyx.log.zookeeper.subscription import Subscription
 from onyx.log.zookeeper.usage import Counted
-from onyx.replica.entry import Entry
+from onyx.replica.command import Entry
 from onyx.settings import Settings
 from onyx.tls.files import CertificateFiles
 

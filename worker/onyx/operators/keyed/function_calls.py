@@ -19,16 +19,14 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.leaves import Leaves, segments_of
 from onyx.keystate.coded import Groups
 from onyx.model.state_types import StateType
-from onyx.operators.keyed import column_state, group_state
-from onyx.operators.keyed.changes import Changes
+from onyx.operators.keyed import function_calls
 from onyx.operators.keyed.checks import key_check, value_check
-from onyx.operators.keyed.column_state import Kept
 from onyx.operators.keyed.definition import KeyedFunction
-from onyx.operators.keyed.group_state import GroupState
+from onyx.operators.keyed.function_calls import GroupState, Kept
 from onyx.operators.keyed.states import Values
 from onyx.operators.keyed.store import KeyedStore
 from onyx.operators.keyed.timers import Timers
-from onyx.operators.keyed.views import ListView, MapView, ValueView, View
+from onyx.operators.keyed.views import Changes, ListView, MapView, ValueView, View
 
 
 class HeldStates:
@@ -52,7 +50,7 @@ class HeldStates:
         self._params = params
         self._changes = Changes()
         views = {name: self._view(store, name, each) for name, each in its.states.items()}
-        make = group_state.of(views)
+        make = function_calls.of(views)
         self.state: GroupState = make(views, timers, self._changes, wall_ms)
         """What functions over segments get."""
         self._values = {
@@ -60,7 +58,7 @@ class HeldStates:
             for name, held in store.states.items()
             if isinstance(held, Values) and name in its.states
         }
-        self._columns_of = column_state.of(tuple(self._values))
+        self._columns_of = function_calls.of(tuple(self._values))
 
     def _view(self, store: KeyedStore, name: str, declared: StateType) -> View:
         check = value_check(name, declared, refusal)

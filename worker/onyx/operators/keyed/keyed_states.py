@@ -1,5 +1,12 @@
 """The state by key of one task on one peer, and what happens to it when no segment comes: timers
-that are due, and groups that nobody has changed for long."""
+that are due, and groups that nobody has changed for long.
+
+What a function makes begins new trees, so nobody asks for it again. In a loop it goes on in the
+tree of the segment that it was made of: laps, ends and epochs are those of any function then. A
+segment that comes again must not be called for again, as its group has another state now, but what
+was made of it may be lost. So it is state like any other (`MadeBefore`), by group, until no attempt
+of the segment follows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,10 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from onyx.base.seams import Clock as ClockOfProcess
+from onyx.codec.segments import decode, encode
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
@@ -17,16 +27,14 @@ from onyx.keystate.coded import Groups
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.groups import Shards
 from onyx.keystate.pages import Made, Page, Pages
-from onyx.keystate.records import Record, Records
+from onyx.keystate.records import MADE, Record, Records
 from onyx.keystate.selection import EVERYTHING, Selection
-from onyx.operators.keyed.answers import extents_of
+from onyx.ledger.applied import above
 from onyx.operators.keyed.definition import KeyedFunction
-from onyx.operators.keyed.expiry import Expiry
 from onyx.operators.keyed.function_calls import HeldStates
-from onyx.operators.keyed.made_before import MadeBefore
 from onyx.operators.keyed.states import ABSENT, States
-from onyx.operators.keyed.store import KeyedStore
-from onyx.operators.keyed.timers import Clock, Timers
+from onyx.operators.keyed.store import KeyedStore, extents_of
+from onyx.operators.keyed.timers import Clock, Expiry, Timers
 from onyx.operators.keyed.timers import Timer as DueTimer
 from onyx.program.failure import blamed
 from onyx.program.operator import Operator
@@ -35,6 +43,10 @@ logger = logging.getLogger("onyx.task")
 
 TIMERS_AT_ONCE = 64
 """What so many timers have made is sent together."""
+
+
+Lineage = tuple[int, int]
+"""Root and id of a segment, as of its first attempt."""
 
 
 class Timer(NamedTuple):
@@ -244,3 +256,42 @@ class KeyedStates(Operator):
                 f"task {self.its.task} has no state {name!r}, but {', '.join(self.its.states)}"
             )
         return states
+
+
+class MadeBefore:
+    """By group and segment, what was made of it, as bytes: functions behind may change segments."""
+
+    def __init__(self, store: KeyedStore) -> None:
+        self._made = store.maps(MADE)
+        self._of_root: dict[int, list[tuple[Any, str]]] = {}
+        """Groups and items, by the root of the segment."""
+        store.upon_restored(self._restored)
+
+    def keep(self, group: Any, of: Lineage, segments: Sequence[Segment]) -> None:
+        """So much was made of a segment."""
+        if segments:
+            item = _item(of)
+            self._made.set(group, item, encode(list(segments)))
+            self._of_root.setdefault(of[0], []).append((group, item))
+
+    def of(self, group: Any, of: Lineage) -> list[Segment]:
+        """What was made of a segment that has been applied."""
+        data = self._made.get(group).get(_item(of))
+        return [] if data is None else decode(data)
+
+    def forget(self, frontiers: Mapping[int, int]) -> None:
+        """Nothing below these positions of their partitions comes again."""
+        roots = np.fromiter(self._of_root, np.uint64, len(self._of_root))
+        for root in roots[~above(frontiers, roots)].tolist() if len(roots) else ():
+            for group, item in self._of_root.pop(root):
+                self._made.discard(group, item)
+
+    def _restored(self) -> None:
+        for group, made in self._made.items():
+            for item in made:
+                root, _, _ = item.partition(".")
+                self._of_root.setdefault(int(root), []).append((group, item))
+
+
+def _item(of: Lineage) -> str:
+    return f"{of[0]}.{of[1]}"

@@ -24,9 +24,8 @@ from onyx.keystate.coded import Keyed, rows
 from onyx.ledger.lineage import first_attempts
 from onyx.operators.context import OperatorContext
 from onyx.operators.keyed.definition import KeyedFunction
-from onyx.operators.keyed.keyed_states import KeyedStates
-from onyx.operators.keyed.made_before import MadeBefore
-from onyx.operators.keyed.over_columns import over_columns
+from onyx.operators.keyed.keyed_states import KeyedStates, MadeBefore
+from onyx.operators.keyed.operator import over_columns
 from onyx.program.apply import fit, read_groups
 from onyx.program.batch_work import BatchWork
 from onyx.program.operator import keep_made, with_repeats

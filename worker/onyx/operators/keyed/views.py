@@ -1,12 +1,13 @@
 """A state of the group that a function works on, as the function sees it.
 
 What a view gives out is a copy where it could be changed, because only what is put into a view is
-recorded.
+recorded. What one call has changed is taken back if the call fails (`CallChanges`).
 """
 
 from __future__ import annotations
 
 from collections.abc import (
+    Callable,
     ItemsView,
     Iterable,
     Iterator,
@@ -19,7 +20,6 @@ from typing import Any, overload
 from onyx.errors import UserFunctionError, describe_type
 from onyx.keystate.copies import copied
 from onyx.keystate.entries import in_order
-from onyx.operators.keyed.changes import Changes
 from onyx.operators.keyed.checks import Check
 from onyx.operators.keyed.states import ABSENT, Lists, Maps, Values
 
@@ -294,3 +294,29 @@ def _attribute(view: View) -> property:
         view.clear()
 
     return property(read, write, clear)
+
+
+class Changes:
+    """How to take back the changes of one call, in order."""
+
+    __slots__ = ("_backs",)
+
+    def __init__(self) -> None:
+        self._backs: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+
+    def add(self, back: Callable[..., object], *arguments: Any) -> None:
+        """A change was made that this call takes back."""
+        self._backs.append((back, arguments))
+
+    def keep(self) -> bool:
+        """The changes stay; whether there are some."""
+        if not self._backs:
+            return False
+        self._backs.clear()
+        return True
+
+    def take_back(self) -> None:
+        """All is as it was."""
+        while self._backs:
+            back, arguments = self._backs.pop()
+            back(*arguments)

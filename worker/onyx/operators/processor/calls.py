@@ -1,19 +1,22 @@
 """One processor and its outbox: each method is called until it is done, or can do nothing now.
 
-What is raised is blamed on the class and the method.
+What is raised is blamed on the class and the method. What may be sent is looked at where it is
+offered, so that a processor finds the line that offers what cannot be.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
 from onyx.base.seams import Clock
+from onyx.codec.refusals import fits_alone, refusal, refused_rows
 from onyx.codec.segments import bytes_each
 from onyx.errors import UserFunctionError, describe_type
+from onyx.flow.columnar import result_columns
 from onyx.flow.columns.record_batch import Columns
 from onyx.functions.returning import item_by_item
 from onyx.processors import Context, Inbox, Outbox, Processor
@@ -37,6 +40,12 @@ KEPT_BYTES_MAX = 536_870_912
 times as much for it, and whoever has no end is found before a worker's memory is."""
 Entries = Callable[[list[tuple[Any, Any]], list[Any]], None]
 """Takes entries of a snapshot, and keys that are gone from it."""
+
+
+SEGMENTS_MAX = 1_024
+"""At so many segments an outbox is full."""
+ENTRIES_MAX = 1_024
+"""So many entries of a snapshot are taken at once."""
 
 
 class Turn(NamedTuple):
@@ -252,3 +261,34 @@ def _size_bytes(made: list[Any]) -> float:
     if made and isinstance(made[0], Columns):
         return sum(bytes_each(each) * len(each) for each in made if len(each))
     return bytes_each(made) * len(made) if made else 0.0
+
+
+def outbox_of(
+    takes: Literal["dicts", "arrow"],
+    segments_max: int = SEGMENTS_MAX,
+    entries_max: int = ENTRIES_MAX,
+) -> Outbox:
+    """The outbox of a task that has segments, or columns."""
+    accept = _accept_columns if takes == "arrow" else _accept_segment
+    return Outbox(accept, segments_max, entries_max)
+
+
+def _accept_segment(item: Any) -> tuple[Any, int]:
+    if type(item) is not dict or not fits_alone(item):
+        error = refusal(item)
+        if error is not None:
+            raise error
+    return item, 1
+
+
+def _accept_columns(item: Any) -> tuple[Any, int]:
+    columns = None if isinstance(item, list | tuple) else result_columns(item)
+    if columns is None:
+        raise UserFunctionError(
+            f"the outbox of a task over columns is offered {describe_type(item)}: offer a record "
+            "batch, or what has the Arrow C stream interface"
+        )
+    found = refused_rows(columns)
+    if found:
+        raise found[0][1]
+    return columns, len(columns)

@@ -20,9 +20,8 @@ from onyx.flow.segment import SegmentFailure
 from onyx.functions.returning import LOST, Returned, collecting, lost
 from onyx.ledger.applied import repeats_of
 from onyx.operators.context import OperatorContext
-from onyx.operators.processor.calls import Calls
+from onyx.operators.processor.calls import Calls, outbox_of
 from onyx.operators.processor.definition import Processing
-from onyx.operators.processor.outboxes import outbox_of
 from onyx.operators.processor.processor_states import ProcessorStates
 from onyx.operators.processor.snapshot import Snapshot
 from onyx.operators.processor.turns import Takes

@@ -34,9 +34,15 @@ from onyx.keystate.records import Record, Records
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.operators.processor.calls import MADE_MAX, Calls
 from onyx.operators.processor.definition import Parent, Processing
-from onyx.operators.processor.snapshot import Snapshot
+from onyx.operators.processor.snapshot import (
+    Sent,
+    Snapshot,
+    Unfinished,
+    count_of,
+    first_segments_of,
+    without,
+)
 from onyx.operators.processor.turns import Takes, Turns, Worked
-from onyx.operators.processor.unfinished import Sent, Unfinished, count_of, first_of, without
 from onyx.program.operator import Operator
 
 TRIED_EVERY_MS = 100
@@ -142,7 +148,7 @@ class ProcessorStates(Operator):
             made = offered
             before = min(sent.segments - made_so_far.segments, count_of(made))
             if before > 0:
-                made_so_far = made_so_far.and_then(first_of(made, before))
+                made_so_far = made_so_far.and_then(first_segments_of(made, before))
                 made = without(made, before)
                 if made_so_far.segments == sent.segments and made_so_far != sent:
                     raise self._turns.differs("process makes")

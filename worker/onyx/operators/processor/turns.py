@@ -1,25 +1,33 @@
 """Turns of a processor, and how it goes back to before one in which an item fails or makes much.
 
 The processor is in the middle of the item then, and cannot save its state. So a new one takes its
-place: it gets what was saved last, and does again what was done since (`history`). What it makes is
+place: it gets what was saved last, and does again what was done since (`History`). What it makes is
 compared with what was made before.
+
+A history keeps items alive until the next chunk, which costs a processor that does little with each
+of them a tenth of its time. So only those have it that are likely to need it: for a while after the
+start, and where the job says what becomes of segments that fail. Who needs it and has none starts
+again, with state and segments from before, and has it then. On Spark nobody starts again in the
+middle of a query, so it is always kept there, and the state is saved when it is long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from onyx.errors import UserFunctionError, contained
+from onyx.errors import UserFunctionError, WorkLost, contained
 from onyx.functions.retry import Retry
 from onyx.functions.returning import collecting_nothing, give_again
 from onyx.operators.processor.calls import MADE_MAX, Calls, Turn
 from onyx.operators.processor.definition import Processing
-from onyx.operators.processor.history import Done, History
-from onyx.operators.processor.snapshot import Snapshot
-from onyx.operators.processor.unfinished import Sent, Unfinished
+from onyx.operators.processor.snapshot import Sent, Snapshot, Unfinished
+
+KEPT_FIRST = 200_000
+"""After the start everything is kept for so many segments: more than a task can have to do again
+that has started anew."""
 
 
 class Takes(NamedTuple):
@@ -254,3 +262,54 @@ def _segments(items: Sequence[Any]) -> int:
 def _halves(item: pa.RecordBatch) -> list[pa.RecordBatch]:
     half = len(item) // 2
     return [item.slice(0, half), item.slice(half)]
+
+
+class Done(NamedTuple):
+    """Calls of a method, until it was done."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    made: Sequence[Any]
+
+
+class History:
+    """The calls of one processor since its state was saved."""
+
+    def __init__(self, kept_first: int = KEPT_FIRST) -> None:
+        self._left = kept_first
+        self._calls: list[Done] = []
+        self._gap = False
+        self._kept = 0
+        """So many segments."""
+
+    def add(self, done: Done, segments: int, wanted: bool) -> None:
+        """Something was done.
+
+        Args:
+            segments: how many the processor has taken.
+            wanted: whether to keep it in any case.
+        """
+        if wanted or self._left > 0:
+            self._calls.append(done)
+            self._left -= segments
+            self._kept += segments
+        else:
+            self._gap = True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is kept that the state should be saved."""
+        return self._kept >= KEPT_FIRST
+
+    def saved(self) -> None:
+        """The state was saved: this begins anew."""
+        self._calls, self._gap, self._kept = [], False, 0
+
+    def __iter__(self) -> Iterator[Done]:
+        """The calls in order. Raises WorkLost: they are not known."""
+        if self._gap:
+            raise WorkLost(
+                "an item of a processor has failed, or makes much, and what was done since its "
+                "state was saved is not kept: it is done again, and kept then"
+            )
+        return iter(self._calls)

@@ -1,10 +1,11 @@
-"""What a join looks at in segments of a side: their times, and their keys as columns."""
+"""What a join looks at in a batch of one side: the times of segments, and their keys as columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -17,9 +18,27 @@ from onyx.flow.segment import Refusal
 from onyx.joins.attaching import values_of
 from onyx.joins.keys import apart, beyond, kind_of
 from onyx.operators.stream_join.definition import StreamJoin, StreamSide
-from onyx.operators.stream_join.looked import Looked, Rows
 from onyx.operators.stream_join.spans import TIME_MAX, Times
 from onyx.windows.prepared import unique_values
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """The segments of a batch."""
+
+    times: Times
+    rows: Sequence[Rows]
+    """All segments, mostly together."""
+    unique: Sequence[Any] | None
+    """Values of the uniqueness key, if the task has one."""
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Segments of a batch whose keys are of the same kind."""
+
+    where: Indices
+    """Their indices."""
+    keys: tuple[pa.Array, ...]
+    """A column for each part of the key; null: the key equals no other."""
 
 
 def look_at(join: StreamJoin, side: StreamSide, segments: Segments) -> Looked:

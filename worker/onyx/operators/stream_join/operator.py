@@ -14,9 +14,8 @@ from onyx.flow.batch import Segments, as_dicts
 from onyx.keystate.coded import chosen, keyed, shards_in
 from onyx.operators.context import OperatorContext
 from onyx.operators.stream_join.definition import StreamJoin
-from onyx.operators.stream_join.joined_streams import JoinedStreams
-from onyx.operators.stream_join.looked import Looked
-from onyx.operators.stream_join.looking import look_at
+from onyx.operators.stream_join.looking import Looked, look_at
+from onyx.operators.stream_join.operator import JoinedStreams
 from onyx.operators.stream_join.results import apart, gathered
 from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.program.apply import look_at_leaves

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.codec.columns import ROWS_MAX
-from onyx.codec.merged import merged, merged_batch, named
-from onyx.codec.segment_runs import encode_run
+from onyx.codec.segment_runs import encode_run, merged, merged_batch, named
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import Segment, Segments, as_dicts, joined, take
@@ -18,8 +17,8 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.keystate.pages import Made as Emitted
 from onyx.keystate.pages import Page
 from onyx.operators.stream_join.definition import StreamJoin
+from onyx.operators.stream_join.keyed_rows import Stored, is_dicts, segments_of
 from onyx.operators.stream_join.spans import LEFT, Side
-from onyx.operators.stream_join.stored_form import Stored, is_dicts, segments_of
 
 BATCH_BYTES_MAX = 1 << 30
 """Results are encoded together up to so many bytes: a column holds 2 GiB."""
@@ -107,7 +106,7 @@ def _columns(arrays: dict[str, pa.Array]) -> Columns:
     return Columns(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)))
 
 
-def apart(parts: Sequence[Made], shards: Indices) -> Iterator[tuple[int, Segments, Indices]]:
+def by_shard(parts: Sequence[Made], shards: Indices) -> Iterator[tuple[int, Segments, Indices]]:
     """Results by the shard of the segment that has just come, with its index.
 
     Args:

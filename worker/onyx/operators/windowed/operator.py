@@ -22,8 +22,7 @@ from onyx.keystate.records import Files, Record, Records, StatesRecord
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.operators.context import OperatorContext
 from onyx.operators.windowed.definition import Windowed
-from onyx.operators.windowed.firing import emitted
-from onyx.operators.windowed.trigger_calls import TriggerCalls
+from onyx.operators.windowed.trigger_calls import TriggerCalls, emitted
 from onyx.program.apply import look_at_leaves
 from onyx.program.batch_work import BatchWork
 from onyx.program.operator import Keeper, Operator, carry_out, emit_late

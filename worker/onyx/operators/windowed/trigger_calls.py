@@ -1,4 +1,4 @@
-"""Calling the user's `sync` and `emit` when a trigger fires.
+"""Calling the user's `sync` and `emit` when triggers fire, and what they emit.
 
 Whoever reads an error of theirs must find the trigger in the job and the line in the code, so the
 message has both. It has nothing of the state, which is the user's data.
@@ -6,21 +6,21 @@ message has both. It has nothing of the state, which is the user's data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
-from onyx.codec.refusals import refused
-from onyx.codec.refused_rows import refused_rows
+from onyx.codec.refusals import refused, refused_rows
 from onyx.errors import UserError, UserFunctionError, describe_type
 from onyx.flow.apply import result_columns
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
+from onyx.keystate.pages import Made, Page
 from onyx.model.job import Trigger
 from onyx.model.kinds import EMIT_ROWS
 from onyx.program.failure import blamed
-from onyx.windows.firing import Firing, FiringRows
-from onyx.windows.firing_rows import in_rows, row_of
+from onyx.windows.firing import AnyFiring, Firing, FiringRows, in_rows, row_of, rows_of
 
 Function = Callable[..., Any]
 Emitted = tuple[Firing, list[Segment]]
@@ -169,3 +169,57 @@ def _refused(where: str, found: str) -> UserFunctionError:
     return UserFunctionError(
         f"{where} returned {found}: it must return a dict, a list of dicts or None"
     )
+
+
+def emitted(calls: TriggerCalls, fired: Iterable[AnyFiring], closed: Container[int]) -> Page:
+    """Call the users' functions: `sync`, and `emit`, which gives what is made. What was emitted of
+    single groups is looked at as a whole: thousands fire at the end of a job.
+
+    Args:
+        closed: key groups that have fired for the last time. A timer or a watermark behind that
+            calls nothing: nobody reads what it emits.
+
+    Raises:
+        UserFunctionError: a function has raised, or gave what cannot be sent.
+    """
+    page: Page = []
+    single: dict[int, list[Emitted]] = {}
+    for firing in _together(calls, fired):
+        if isinstance(firing, FiringRows):
+            page += _of_rows(calls, firing, closed)
+        elif isinstance(firing, Made):
+            page.append(firing)
+        elif firing.shard not in closed:
+            calls.sync(firing)
+            single.setdefault(firing.shard, []).append((firing, calls.emit(firing)))
+    page += [Made(shard, checked(its), firings=len(its)) for shard, its in single.items()]
+    return page
+
+
+def _of_rows(calls: TriggerCalls, firing: FiringRows, closed: Container[int]) -> Iterator[Made]:
+    """What groups that fire together emit, by shard."""
+    as_they_are = calls.emits_as_they_are(firing)
+    for shard in firing.shards:
+        if shard in closed:
+            continue
+        rows = firing.of(shard)
+        calls.sync_rows(firing, rows)
+        segments = rows if as_they_are else calls.emit_rows(firing, rows)
+        yield Made(shard, [] if segments is None else segments, firings=len(rows))
+
+
+def _together(calls: TriggerCalls, fired: Iterable[AnyFiring]) -> Iterator[AnyFiring]:
+    """What fires, with single groups as rows where their trigger takes many at once."""
+
+    def alike(firing: AnyFiring) -> object:
+        if not isinstance(firing, Firing) or not calls.take_rows(firing.trigger):
+            return None
+        return id(firing.trigger), firing.event_type
+
+    for kind, each in groupby(fired, alike):
+        firings = list(each)
+        rows = rows_of([each for each in firings if isinstance(each, Firing)]) if kind else None
+        if rows is None:
+            yield from firings
+        else:
+            yield rows

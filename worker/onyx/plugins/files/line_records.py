@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 
 from onyx.base.structs import UNREADABLE
-from onyx.codec.limits import SEGMENT_BYTES_MAX
-from onyx.codec.refusals import refused
+from onyx.codec.refusals import SEGMENT_BYTES_MAX, refused
 from onyx.flow.segment import Segment
 from onyx.plugins.records import BadRecords, reason_of, whole_lines
 

@@ -10,8 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from onyx.codec.refusals import refused
-from onyx.codec.refused_rows import refused_rows
+from onyx.codec.refusals import refused, refused_rows
 from onyx.errors import UserError, describe_type
 from onyx.flow.arrays import Mask
 from onyx.flow.batch import Segments, chosen_by, format_of

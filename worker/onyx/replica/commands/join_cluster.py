@@ -19,7 +19,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from onyx.ids import GroupId, PeerId, Position
-from onyx.replica import members, ring
+from onyx.replica import members
 from onyx.replica.command import Command, Group
 from onyx.replica.effects import BackOff, Effect, ProbePulse
 from onyx.replica.state import Replica
@@ -37,11 +37,15 @@ class PrepareJoinCluster(Command, frozen=True):
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change for a member, for a group that has left, and for one that is joining."""
         joiner = self.joiner
-        if joiner in replica.groups or joiner in replica.left or ring.is_joining(replica, joiner):
+        if (
+            joiner in replica.groups
+            or joiner in replica.left
+            or members.is_joining(replica, joiner)
+        ):
             return replica
         if not replica.groups:
             return members.join(replica, joiner)
-        free, _ = ring.entrances(replica, joiner)
+        free, _ = members.entrances(replica, joiner)
         if not free:
             return replace(replica, aborted=replica.aborted.set(joiner, None))
         return replace(
@@ -54,7 +58,7 @@ class PrepareJoinCluster(Command, frozen=True):
         """The chosen watcher notifies; a joiner for whom nobody was free aborts."""
         joiner = self.joiner
         has_joined = joiner in new.groups and joiner not in old.groups
-        watcher = ring.watcher_in(new.prepared, joiner)
+        watcher = members.watcher_in(new.prepared, joiner)
         chosen = watcher is not None and watcher not in old.prepared
         if not has_joined and chosen and watcher == me:
             return (NotifyJoinCluster(observer=joiner),)
@@ -68,7 +72,7 @@ class PrepareJoinCluster(Command, frozen=True):
         """A joiner for whom nobody was free probes one of the busy members."""
         if me != self.joiner or me not in new.aborted:
             return ()
-        _, busy = ring.entrances(new, me)
+        _, busy = members.entrances(new, me)
         return (ProbePulse(busy[position % len(busy)]),) if busy else ()
 
 
@@ -80,7 +84,7 @@ class NotifyJoinCluster(Command, frozen=True):
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change when nobody was chosen to watch the joiner."""
-        watcher = ring.watcher_in(replica.prepared, self.observer)
+        watcher = members.watcher_in(replica.prepared, self.observer)
         if watcher is None or self.observer in replica.groups:
             return replica
         return replace(
@@ -93,11 +97,11 @@ class NotifyJoinCluster(Command, frozen=True):
         """The joiner accepts; one whose attempt has ended meanwhile aborts."""
         if me != self.observer or me in new.groups:
             return ()
-        watcher = ring.watcher_in(new.accepted, me)
+        watcher = members.watcher_in(new.accepted, me)
         if watcher is not None and watcher not in old.accepted:
             return (acceptance(new, watcher, me),)
         # A late notice of an earlier attempt must not end the present attempt.
-        return () if ring.is_joining(new, me) else (AbortJoinCluster(id=me),)
+        return () if members.is_joining(new, me) else (AbortJoinCluster(id=me),)
 
 
 class AcceptJoinCluster(Command, frozen=True):
@@ -114,7 +118,7 @@ class AcceptJoinCluster(Command, frozen=True):
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change unless this watcher has notified this joiner and its successor is a member."""
         watcher, joiner = self.accepted_observer, self.accepted_joiner
-        target = ring.successor(replica, watcher)
+        target = members.successor(replica, watcher)
         if joiner in replica.groups or joiner in replica.left or target not in replica.groups:
             return replica
         if replica.accepted.get(watcher) != joiner:
@@ -129,7 +133,7 @@ class AcceptJoinCluster(Command, frozen=True):
         if me != self.accepted_joiner or has_joined:
             return ()
         this_attempt = new.accepted.get(self.accepted_observer) == me
-        if ring.is_joining(new, me) and not this_attempt:
+        if members.is_joining(new, me) and not this_attempt:
             return ()
         return (AbortJoinCluster(id=me),)
 
@@ -148,8 +152,8 @@ class AbortJoinCluster(Command, frozen=True):
         """No change for a member, and for a group that has left."""
         if not self._may_abort(replica):
             return replica
-        prepared = ring.watcher_in(replica.prepared, self.id)
-        accepted = ring.watcher_in(replica.accepted, self.id)
+        prepared = members.watcher_in(replica.prepared, self.id)
+        accepted = members.watcher_in(replica.accepted, self.id)
         return replace(
             replica,
             prepared=replica.prepared if prepared is None else replica.prepared.delete(prepared),
@@ -179,7 +183,7 @@ def acceptance(replica: Replica, watcher: GroupId, joiner: GroupId) -> AcceptJoi
     """What a joiner writes that `watcher` has accepted."""
     return AcceptJoinCluster(
         observer=joiner,
-        subject=ring.successor(replica, watcher),
+        subject=members.successor(replica, watcher),
         accepted_observer=watcher,
         accepted_joiner=joiner,
     )

@@ -1,27 +1,36 @@
-"""The allocation of the whole cluster: counts, then peers.
+"""The allocation of the whole cluster: peers for each job, then its tasks, and who keeps ledgers.
 
 Runs after every entry that changes members or jobs, in every process, with the same result. When
 the places have no solution (tags), the newest job that asks for tags is left out, and so on; in the
 original it keeps its old peers by accident, here it has none.
+
+A job scheduler is two functions over the demands of the running jobs, in order of submission. One
+that comes later is a further row of `JOB_SCHEDULERS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
+import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
 from onyx.ids import JobId, PeerId, TaskName
-from onyx.replica.scheduling.ackers import choose_ackers
 from onyx.replica.scheduling.colocation import choose_machines
 from onyx.replica.scheduling.demand import Demand, demand, jobs_to_serve, kinds_of_peers
-from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS, distribute
 from onyx.replica.scheduling.placement import Places, Plan, place
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS, split
+from onyx.replica.spec import JobSpec
 from onyx.replica.state import NOTHING, Replica
 
 Allocation = Map[TaskName, tuple[PeerId, ...]]
+
+
+PERCENTAGE_DEFAULT = 10
+"""When the submission says nothing (ours always says something)."""
+Counts = Mapping[JobId, int]
 
 
 def reconfigure(replica: Replica) -> Replica:
@@ -82,3 +91,146 @@ def _by_job(places: Places) -> dict[JobId, Allocation]:
     for (job, task), peers in places.items():
         found.setdefault(job, {})[task] = peers
     return {job: Map(tasks) for job, tasks in found.items()}
+
+
+def choose_ackers(
+    replica: Replica, job: JobId, allocation: Map[TaskName, tuple[PeerId, ...]]
+) -> tuple[PeerId, ...]:
+    """Peers of the job, in the order of their ids: so many as its submission says, or a percentage
+    of all, rounded up.
+
+    Peers on exempt tasks are none; those on the machine of such a peer come last.
+    """
+    spec = replica.spec(job)
+    wanted = _wanted(spec, sum(len(peers) for peers in allocation.values()))
+    exempt = _exempt_tasks(spec)
+    excluded = [peer for task in exempt for peer in allocation.get(task, ())]
+    machines = {_machine(replica, peer) for peer in excluded} - {None}
+    candidates = sorted(
+        (peer for task, peers in allocation.items() if task not in exempt for peer in peers),
+        key=lambda peer: (_machine(replica, peer) in machines, peer),
+    )
+    return tuple(candidates[:wanted])
+
+
+def _wanted(spec: JobSpec, peers: int) -> int:
+    if spec.ackers is not None:
+        return spec.ackers
+    percentage = PERCENTAGE_DEFAULT if spec.acker_percentage is None else spec.acker_percentage
+    return -(-percentage * peers // 100)
+
+
+def _exempt_tasks(spec: JobSpec) -> frozenset[TaskName]:
+    return frozenset(
+        task.name
+        for task in spec.tasks
+        if task.acker_exempt
+        or (task.input and spec.acker_exclude_inputs)
+        or (task.output and spec.acker_exclude_outputs)
+    )
+
+
+def _machine(replica: Replica, peer: PeerId) -> object:
+    """The host of a peer's address; None when it has announced none."""
+    address = replica.peer_sites.get(peer, Map()).get("address")
+    return address.rpartition(":")[0] or address if isinstance(address, str) else address
+
+
+class JobScheduler(msgspec.Struct, frozen=True):
+    offer: Callable[[Sequence[Demand], int], dict[JobId, int]]
+    """(demands, peers) -> peers offered to each job; one that is not among them gets none."""
+    prefer: Callable[[Demand, int, int, int], tuple[float, ...]] | None
+    """(demand, its number in the order, peers it has, all peers) -> the least of these is served
+    first;
+    None: what is left stays idle."""
+
+
+def claim(demand: Demand, offer: int) -> int:
+    """What a job takes of its offer: nothing when it cannot run with it.
+
+    Other than in the original, an offer is not cut to the peers with the right tags (the upper
+    bound is): what a job cannot use is spare and goes to the others.
+    """
+    return 0 if offer < demand.lower else int(min(demand.upper, offer))
+
+
+def distribute(scheduler: JobScheduler, demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
+    """Peers of each job, after offers, claims and the distribution of the spare."""
+    offers = scheduler.offer(demands, peers)
+    got = {demand.job: claim(demand, offers.get(demand.job, 0)) for demand in demands}
+    if scheduler.prefer is None:
+        return got
+    spare = sum(offers.values()) - sum(got.values())
+    lower = {demand.job: demand.lower for demand in demands}
+    upper = {demand.job: demand.upper for demand in demands}
+    while spare > 0:
+        open_ = [
+            (scheduler.prefer(demand, order, got[demand.job], peers), demand.job)
+            for order, demand in enumerate(demands)
+            if demand.job in offers
+            and got[demand.job] < upper[demand.job]
+            and lower[demand.job] - got[demand.job] <= spare
+        ]
+        if not open_:
+            break
+        _, job = min(open_)
+        got[job] += 1
+        spare -= 1
+    return {
+        demand.job: got[demand.job] if got[demand.job] >= lower[demand.job] else 0
+        for demand in demands
+    }
+
+
+def _balanced_offer(demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
+    each, more = divmod(peers, len(demands)) if demands else (0, 0)
+    return {demand.job: each + (order < more) for order, demand in enumerate(demands)}
+
+
+def _balanced_preference(demand: Demand, order: int, has: int, peers: int) -> tuple[float, ...]:
+    missing = max(0, demand.lower - has)
+    return (missing == 0, missing, has, order)
+
+
+def _greedy_offer(demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
+    return {demand.job: peers if order == 0 else 0 for order, demand in enumerate(demands)}
+
+
+def _percentage_offer(demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
+    """The earliest jobs whose shares make up no more than 100, so that none that runs has to give
+    way to a later one; what their shares leave over is for the highest of them."""
+    totals = accumulate(demand.share for demand in demands)
+    served = [demand for demand, total in zip(demands, totals, strict=True) if total <= 100]
+    by_share = sorted(served, key=lambda each: -each.share)
+    offers = dict(split_by_share([(each.job, each.share) for each in by_share], peers))
+    if by_share:
+        offers[by_share[0].job] += peers - sum(offers.values())
+    return offers
+
+
+def split_by_share(shares: Sequence[tuple[JobId, int]], peers: int) -> list[tuple[JobId, int]]:
+    """Peers by percentage: quotients, and the floor of the summed remainders to the largest.
+
+    Among equal remainders the later job is served first, as in the original.
+    """
+    parts = sorted(
+        (
+            (peers * share % 100, -order, job, peers * share // 100)
+            for order, (job, share) in enumerate(shares)
+        ),
+        key=lambda part: (-part[0], part[1]),
+    )
+    more = sum(part[0] for part in parts) // 100
+    served = [(job, number + (order < more)) for order, (_, _, job, number) in enumerate(parts)]
+    return served[more:] + served[:more]
+
+
+def _percentage_preference(demand: Demand, order: int, has: int, peers: int) -> tuple[float, ...]:
+    return (max(0, demand.lower - has), -demand.share, order)
+
+
+JOB_SCHEDULERS: Mapping[str, JobScheduler] = {
+    "balanced": JobScheduler(_balanced_offer, _balanced_preference),
+    "greedy": JobScheduler(_greedy_offer, None),
+    "percentage": JobScheduler(_percentage_offer, _percentage_preference),
+}

@@ -52,16 +52,15 @@ from onyx.spark.windows.plan import (
 )
 from onyx.spark.windows.result_rows import groups_of
 from onyx.spark.windows.states import groups, states
-from onyx.windows.assigning.assigner import Axis, Part
-from onyx.windows.assigning.tiling import Tiling
+from onyx.windows.assigning.assigner import Axis, Part, Tiling
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.extent_view import ExtentView
 from onyx.windows.prepared import Taken
-from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.types.extents import Extents, OnPeer
 from onyx.windows.types.numbered import NumberedExtents
-from onyx.windows.types.session_states import Session, dumped, recorded
+from onyx.windows.types.session import Session, dumped, recorded
 from onyx.windows.types.table import TYPES
+from onyx.windows.watermarks import ShardWatermarks
 
 HELD_BYTES_MAX = 67_108_864
 """So much is held for one question: a million states, or what they have collected."""

@@ -27,7 +27,7 @@ from onyx.spark.windows.row_columns import INT64
 from onyx.spark.windows.spool import Spool
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.extent_view import Placed
-from onyx.windows.shard_watermarks import ShardWatermarks
+from onyx.windows.watermarks import ShardWatermarks
 
 Show = Callable[[Any, Any], Extent]
 """Gives the answer about a group and extent."""

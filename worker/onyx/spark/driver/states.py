@@ -16,7 +16,7 @@ from onyx.ids import JobId, PeerId
 from onyx.log.interface import LogReader
 from onyx.spark.driver.request import Held
 from onyx.state.names import bucket_chunk, bucket_prefix
-from onyx.state.sharing import check_shared
+from onyx.state.opening import check_shared
 from onyx.storage.interface import BlobStore
 from onyx.storage.opening import absolute
 

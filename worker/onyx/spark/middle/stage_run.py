@@ -18,7 +18,7 @@ from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.middle.bundles import Bundle, Bundles
 from onyx.spark.middle.request import filled
 from onyx.spark.middle.results import first_needed
-from onyx.storage.system_errors import is_full
+from onyx.storage.file_system import is_full
 
 
 class StageRun:

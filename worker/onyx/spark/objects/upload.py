@@ -22,9 +22,8 @@ from onyx.spark.objects.bodies import Body, body, suffix
 from onyx.spark.objects.carried import carried
 from onyx.spark.objects.staged import ObjectTarget, Staged
 from onyx.storage.objects.bucket import Bucket
-from onyx.storage.objects.notes import encode_note, note_of
 from onyx.storage.objects.urls import parse_url
-from onyx.storage.objects.writer import ObjectWriter
+from onyx.storage.objects.writer import ObjectWriter, encode_note, note_of
 
 FOUND = "onyx_partition_"
 """Columns with the values of partitions as text, behind the others, begin so."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from onyx.errors import Blocked, SettingsError
 from onyx.state.local.scratch import Scratch, temporary_folder
-from onyx.storage.system_errors import is_full
+from onyx.storage.file_system import is_full
 
 
 def spark_scratch() -> Scratch:

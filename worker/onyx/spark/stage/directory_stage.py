@@ -28,8 +28,8 @@ from onyx.spark.stage.direct import write_directly
 from onyx.spark.stage.frames import result_of
 from onyx.spark.stage.parts import with_parts
 from onyx.spark.stage.permission import fenced, wait_until_permitted
+from onyx.storage.file_system import leads_to, opened
 from onyx.storage.interface import Location
-from onyx.storage.rooted import leads_to, opened
 
 
 class Workspace(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from onyx.spark.stage.frames import request_of
 from onyx.spark.stage.opening import results_at
 from onyx.spark.stage.options import SparkOptions
 from onyx.spark.types import for_spark
-from onyx.storage.system_errors import is_full
+from onyx.storage.file_system import is_full
 
 
 class SparkOutput(ColumnsPartsWriter):

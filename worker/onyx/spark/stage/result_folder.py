@@ -17,8 +17,7 @@ from pathlib import Path
 from onyx.base.structs import UNREADABLE
 from onyx.ids import JobId
 from onyx.spark.result_names import MANIFEST
-from onyx.storage.durable import make_durable_directory, sync_directory
-from onyx.storage.rooted import remove_tree
+from onyx.storage.file_system import make_durable_directory, remove_tree, sync_directory
 from onyx.storage.staging.folder import DirectoryParts
 from onyx.storage.staging.interface import Writer
 

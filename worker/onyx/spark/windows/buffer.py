@@ -129,7 +129,7 @@ class Buffer:
 
     def _session_columns(self, taken: Taken) -> dict[str, Any]:
         """Where each row is, and the key by which its sessions are apart from others."""
-        coordinates = np.asarray(taken.coordinates, np.int64)  # whole numbers (`windows.portable`)
+        coordinates = np.asarray(taken.coordinates, np.int64)  # whole numbers (`windows.prepared`)
         least = int(coordinates.min())
         self.least = least if self.least is None else min(least, self.least)
         found: dict[str, Any] = {COORDINATE: pa.array(coordinates)}

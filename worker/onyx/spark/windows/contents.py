@@ -22,7 +22,7 @@ from onyx.spark.windows.states import native_of
 from onyx.spark.windows.waiting import waiting
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.prepared import Taken
-from onyx.windows.shard_watermarks import ShardWatermarks
+from onyx.windows.watermarks import ShardWatermarks
 
 
 class Contents:

@@ -13,9 +13,8 @@ from onyx.spark.windows.outcomes import THROUGH, Outcome, Restored
 from onyx.spark.windows.result_reader import ResultReader
 from onyx.spark.windows.result_rows import Rows
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import Firing, FiringRows, Pages
-from onyx.windows.firing_rows import earliest
-from onyx.windows.shard_watermarks import ShardWatermarks
+from onyx.windows.firing import Firing, FiringRows, Pages, earliest
+from onyx.windows.watermarks import ShardWatermarks
 
 
 class Emitting:

@@ -21,7 +21,7 @@ from onyx.plugins.protocol import SealProgress
 from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.windows.plan import AGGREGATE, DUE, Plan
 from onyx.spark.windows.spool import Spool, least, new_result
-from onyx.storage.system_errors import is_full
+from onyx.storage.file_system import is_full
 
 logger = logging.getLogger("onyx.windows")
 RUN_TIMEOUT_S = 3_600.0

@@ -7,7 +7,7 @@ import numpy as np
 from onyx.keystate.coded import Keyed, rows
 from onyx.keystate.groups import Shards
 from onyx.windows.assigning.assigner import Assigner, Part
-from onyx.windows.shard_watermarks import ShardWatermarks
+from onyx.windows.watermarks import ShardWatermarks
 
 
 def without_late(

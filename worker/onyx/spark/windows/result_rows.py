@@ -31,7 +31,7 @@ from onyx.spark.windows.plan import (
     UPPER,
 )
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.firing_rows import bounds_of, columns_of
+from onyx.windows.firing import bounds_of, columns_of
 
 Rows = tuple[Columns, Mapping[int, slice]]
 """Rows, and those of each shard."""

@@ -27,7 +27,7 @@ from onyx.spark.windows.plan import (
     KEY_VALUE,
 )
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.aggregations.ordered_log import OrderedLog
+from onyx.windows.aggregations.collecting import OrderedLog
 from onyx.windows.compiled import CompiledWindow
 
 

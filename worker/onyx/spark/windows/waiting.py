@@ -16,12 +16,11 @@ from onyx.model.kinds import WINDOWS
 from onyx.spark.windows.buffer import Buffer
 from onyx.spark.windows.holdings import Holdings
 from onyx.spark.windows.plan import SessionRule
-from onyx.windows.assigning.assigner import Assigner, OneExtent, Part
-from onyx.windows.assigning.tiling import Tiling
+from onyx.windows.assigning.assigner import Assigner, OneExtent, Part, Tiling
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.shard_watermarks import NOTHING_SEEN
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.units import standard
+from onyx.windows.watermarks import NOTHING_SEEN
 
 GAP_MAX = 2**62
 """Longer ones are the same, as coordinates are within 62 bits."""

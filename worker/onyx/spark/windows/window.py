@@ -37,9 +37,9 @@ from onyx.spark.windows.spool import Spool
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import PENDING, AnyFiring, Pages
 from onyx.windows.prepared import Taken
-from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.triggers.trigger import Trigger
+from onyx.windows.watermarks import ShardWatermarks
 
 
 class SparkWindow:

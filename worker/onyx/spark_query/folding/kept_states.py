@@ -22,7 +22,7 @@ from onyx.spark.driver.request import BucketState
 from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.programs import Query
 from onyx.state.buckets import encode_bucket, read_buckets, write_bucket
-from onyx.state.chunk_codec import Kind
+from onyx.state.chunks import Kind
 from onyx.state.names import TaskFolder
 from onyx.state.opening import open_store
 

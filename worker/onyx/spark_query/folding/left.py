@@ -20,8 +20,7 @@ from typing import Any
 import msgspec
 
 from onyx.flow.batch import Indices, Segments, take
-from onyx.keystate.names import LEFT
-from onyx.keystate.records import DeleteGroups, Record, SetStates
+from onyx.keystate.records import LEFT, DeleteGroups, Record, SetStates
 from onyx.spark_query.rows import Row, payload_of, segments_of
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 

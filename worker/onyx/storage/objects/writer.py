@@ -5,6 +5,12 @@ it, and then it can never be completed. Rejected: libraries that hide the id, an
 of whole objects. Neither can be taken away from a writer that sleeps.
 
 A piece that the store does not take stays in memory and is sent again, so an error loses nothing.
+
+A writer puts a note of its upload, by which others abort what it has begun if it dies, before it
+sends a byte, and goes on when the store has answered. So a note that is cut short was never
+written: a careless store has kept what a writer had sent of it when that died, and nothing was
+uploaded. Anything else in its place is an error, because what it should name could still be
+completed.
 """
 
 from __future__ import annotations
@@ -14,13 +20,21 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
+from onyx.base.path_names import staged_name
+from onyx.base.structs import UNREADABLE, prepared, stored
 from onyx.errors import OnyxError
 from onyx.storage.objects.bucket import Bucket
 from onyx.storage.objects.connection import ObjectMissing
+from onyx.storage.objects.urls import ObjectUrl
 
 PIECE_BYTES = 8_388_608
 """A store takes 10,000 pieces of at least 5 MiB."""
 OBJECT_BYTES_MAX = 9_000 * PIECE_BYTES
+
+
+_BEGIN = b'{"key":'
 
 
 class ObjectWriter(io.RawIOBase):
@@ -117,3 +131,39 @@ def complete(bucket: Bucket, key: str, upload: str, tags: Sequence[str]) -> None
         # Also the answer to a repeat whose first reply was lost.
         if bucket.look(key) is None:
             raise
+
+
+@prepared
+class UploadNote(msgspec.Struct, frozen=True):
+    """What is in a note."""
+
+    key: str
+    upload: str
+    """Its id."""
+
+
+def note_of(folder: ObjectUrl, key: str) -> ObjectUrl:
+    """Where the upload of an object is noted, in a folder of notes."""
+    return folder / staged_name(key.rpartition("/")[2])
+
+
+def encode_note(key: str, upload: str) -> bytes:
+    """The bytes of a note."""
+    return msgspec.json.encode(UploadNote(key, upload))
+
+
+def decode_note(url: ObjectUrl, data: bytes) -> UploadNote | None:
+    """A note; None if it was never written. Raises StateError: it is something else."""
+    if data[: len(_BEGIN)] == _BEGIN[: len(data)] and not _is_json(data):
+        return None
+    remedy = "abort the uploads of this task that are left in the bucket, and remove the note"
+    note: UploadNote = stored(data, UploadNote, f"the note of an upload, {url},", remedy)
+    return note
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data)
+    except UNREADABLE:
+        return False
+    return True

@@ -11,29 +11,50 @@ again, which is why it is made once.
 
 Rejected: a lock file. A process that is stopped while it holds the lock goes on after the lock
 was broken; a rename either happened before the directory was removed, or never happens.
+
+The bytes of a staged file stay in memory until the operating system has taken them. `write` never
+fails, so a format that is in the middle of a compressed stream or a table need not be able to begin
+again. `make_room` and `settle` raise when the disk is full or the file system fails. They lose
+nothing and may be repeated: each byte is written at its own offset (`pwrite`), so a repeat writes
+the same. After a failed fsync the file is given up. The operating system may have dropped dirty
+pages and reports that only once, so a second fsync that succeeds proves nothing.
+
+The folder of an output is made once, and is the same folder until the job ends. One that is moved
+away or unmounted is not made again: parts in a new folder of that name would be hidden when the old
+one returns, and each would hold half of a result. So a process remembers the folder that a task
+began with and waits until it is back. All operations are relative to the open folder, so "no such
+file" is an answer of this folder and of no other. It is identified by its inode, or else by the
+task's staging directory in it, which a copy and a network file system keep. Rejected: a marker
+file, because nobody could say when to remove it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from onyx.base.path_names import path_name, staged_name
-from onyx.errors import Fenced, InvariantViolated
+from onyx.errors import Blocked, Fenced, InvariantViolated, OnyxError, Unavailable, WorkLost
 from onyx.ids import GroupId
-from onyx.storage.rooted import opened, remove_tree
+from onyx.storage.file_system import FULL, UNUSABLE, make_durable_directory, opened, remove_tree
 from onyx.storage.staging.interface import STAGING, Token, Writer
-from onyx.storage.staging.output_folder import OutputFolder, exists
-from onyx.storage.staging.staged_file import StagedFile
 
 _GONE = "gone."
 _ATTEMPTS_MAX = 10
 _numbers = itertools.count()
+
+
+HANDED_OVER_BYTES = 1_048_576
+"""`write` itself hands over what waits when it is this much."""
+_REMEMBERED_MAX = 10_000
+_begun: dict[tuple[str, str], int] = {}
+"""Inode of the folder that each task of a job began with, in this process."""
 
 
 class DirectoryParts:
@@ -222,3 +243,176 @@ def _fenced(folder: int, name: str) -> str:
     with contextlib.suppress(FileNotFoundError):
         os.rename(name, f"{_GONE}{name}", src_dir_fd=folder, dst_dir_fd=folder)
     return f"{_GONE}{name}"
+
+
+class StagedFile(io.RawIOBase):
+    """Used by one thread. All but `write` raise OSError and may be repeated then."""
+
+    def __init__(self, folder: OutputFolder, name: str) -> None:
+        """Make the file `name`, relative to the folder; it must not be there."""
+        self._folder = folder
+        self._name = name
+        self._waiting = bytearray()
+        self._on_disk = 0
+        self._failing = False
+        self._settled = False
+        self._lost = ""
+        self._descriptor: int | None = self._open(os.O_CREAT | os.O_EXCL)
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Bytes written, on disk or not."""
+        return self._on_disk + len(self._waiting)
+
+    def write(self, data: Any, /) -> int:
+        """Take all of it. An encoder could not repeat this call, so a failure to hand over is
+        raised by the next `make_room` or `settle`."""
+        self._waiting += data
+        if len(self._waiting) >= HANDED_OVER_BYTES and not self._failing:
+            with contextlib.suppress(OSError):
+                self.make_room()
+        return memoryview(data).nbytes
+
+    def make_room(self) -> None:
+        """Hand over what waits."""
+        self._failing = True
+        while self._waiting:
+            if self._descriptor is None:
+                self._descriptor = self._open(0)
+            try:
+                written = os.pwrite(self._descriptor, self._waiting, self._on_disk)
+            except OSError:
+                # A network file system may have forgotten the descriptor; a new one may work.
+                self._let_go()
+                raise
+            self._on_disk += written
+            del self._waiting[:written]
+        self._failing = False
+
+    def settle(self) -> None:
+        """Make everything durable.
+
+        Raises:
+            WorkLost: the system reports that it has not written everything.
+        """
+        if self._settled:
+            return
+        if self._lost:
+            raise WorkLost(self._lost)
+        self.make_room()
+        if self._descriptor is None:
+            self._descriptor = self._open(0)
+        self._make_sure(self._descriptor)
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._gives_up(error.strerror or str(error)) from error
+        self._settled = True
+        self._let_go()
+
+    def close(self) -> None:
+        """Let go of the file; what waits is dropped."""
+        if not self.closed:
+            self._waiting.clear()
+            self._let_go()
+        super().close()
+
+    def _open(self, flags: int) -> int:
+        with self._folder.opened() as folder:
+            return os.open(self._name, os.O_WRONLY | flags, 0o666, dir_fd=folder)
+
+    def _make_sure(self, descriptor: int) -> None:
+        """The name leads to the file that was written: the folder may have been replaced by a
+        copy."""
+        with self._folder.opened() as folder:
+            named = os.stat(self._name, dir_fd=folder)
+        if named.st_ino != os.fstat(descriptor).st_ino or named.st_size != self._on_disk:
+            raise self._gives_up("another file is in its place")
+
+    def _gives_up(self, why: str) -> WorkLost:
+        self._lost = f"{self._folder.path}: {self._name}: what was written is lost: {why}"
+        return WorkLost(self._lost)
+
+    def _let_go(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+class OutputFolder:
+    """The output folder of one task, as one writer of this process sees it."""
+
+    def __init__(self, path: Path, writer: Writer) -> None:
+        self.path = path
+        self.staging = f"{STAGING}/{writer.folder}"
+        """The task's staging directory, relative to the folder."""
+        self._writer = writer
+        self._key = (writer.folder, str(path.absolute()))
+
+    @property
+    def begun(self) -> bool:
+        """Whether the task has had its folder; what it could use then it can use again."""
+        return self._key in _begun
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of the folder, which is made the first time.
+
+        Raises:
+            Blocked: it is gone, or another one is in its place; it is waited for.
+            OSError: it cannot be made or opened.
+        """
+        if not self.begun:
+            make_durable_directory(self.path)
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError as error:
+            raise self._away("is gone") from error
+        try:
+            self._recognize(descriptor)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def explained(self, error: OSError) -> OnyxError:
+        """Why writing here cannot go on. What worked before passes: a disk that was mounted for
+        reading only after an error, or an access right that was taken away."""
+        what = f"cannot write to {self.path}: {error.strerror or error}"
+        if error.errno in FULL:
+            return self._blocked(f"{what}; make room on the disk, and the job goes on")
+        if error.errno not in UNUSABLE:
+            return Unavailable(f"task {self._writer.task!r}: {what}")
+        if self.begun:
+            return self._blocked(f"{what}; when it can be written again the job goes on")
+        return self._writer.error(f"{what}; give the worker a directory it may write")
+
+    def _recognize(self, descriptor: int) -> None:
+        inode = os.fstat(descriptor).st_ino
+        known = _begun.get(self._key, inode)
+        if inode != known and not exists(self.staging, descriptor):
+            raise self._away("is not the one that the job began with")
+        if len(_begun) >= _REMEMBERED_MAX and self._key not in _begun:
+            _begun.pop(next(iter(_begun)))
+        _begun[self._key] = inode
+
+    def _away(self, how: str) -> Blocked:
+        return self._blocked(
+            f"the output folder {self.path} {how}: it was moved, removed or unmounted; put it "
+            "back, and the job goes on"
+        )
+
+    def _blocked(self, what: str) -> Blocked:
+        return Blocked(f"task {self._writer.task!r}: {what}")
+
+
+def exists(name: str, folder: int) -> bool:
+    """Whether a name is in an open folder."""
+    try:
+        os.stat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True

@@ -30,9 +30,15 @@ from onyx.errors import Fenced, OnyxError, UserError
 from onyx.ids import GroupId
 from onyx.storage.objects.bucket import Bucket
 from onyx.storage.objects.connection import ObjectMissing
-from onyx.storage.objects.notes import decode_note, encode_note, note_of
 from onyx.storage.objects.urls import ObjectUrl
-from onyx.storage.objects.writer import OBJECT_BYTES_MAX, ObjectWriter, complete
+from onyx.storage.objects.writer import (
+    OBJECT_BYTES_MAX,
+    ObjectWriter,
+    complete,
+    decode_note,
+    encode_note,
+    note_of,
+)
 from onyx.storage.staging.interface import STAGING, Token, Writer
 
 _MARK = "writer"

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from onyx.base.seams import Clock
-from onyx.codec.lookups import decode_states, key_pieces
+from onyx.codec.questions import decode_states, key_pieces
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
 from onyx.joins.kept import Kept

@@ -23,9 +23,8 @@ from onyx.spark.driver.committed import Committed, close
 from onyx.spark.driver.request import BucketState, Held
 from onyx.state.buckets import first_chunk, read_buckets
 from onyx.state.names import TaskFolder
-from onyx.state.opening import state_location
+from onyx.state.opening import check_shared, state_location
 from onyx.state.reading import THREADS
-from onyx.state.sharing import check_shared
 from onyx.storage.interface import BlobStore
 from onyx.task.driver.from_peers import AT_ONCE_MS, carried_from_peers
 from onyx.task.parts import Assignment

@@ -20,9 +20,8 @@ from onyx.spark.driver.request import BucketState, Held, Position
 from onyx.state.buckets import bucket_of, first_chunk
 from onyx.state.gathering import Gathered
 from onyx.state.names import TaskFolder
-from onyx.state.opening import state_location
+from onyx.state.opening import check_shared, state_location
 from onyx.state.recovery import read_state
-from onyx.state.sharing import check_shared
 from onyx.task.channels.wiring import commits
 from onyx.task.parts import Assignment
 from onyx.task.plugin_context import context_of_driver

@@ -31,10 +31,9 @@ from onyx.state.buckets import read_buckets
 from onyx.state.chunks import ShardChange, Watermark
 from onyx.state.gathering import Gathered
 from onyx.state.names import TaskFolder
-from onyx.state.opening import state_location
+from onyx.state.opening import check_shared, state_location
 from onyx.state.recovery import CarriedOver, CarryOver, read_state
 from onyx.state.shard_state import ShardState
-from onyx.state.sharing import check_shared
 from onyx.storage.interface import BlobStore
 from onyx.task.parts import Assignment, Runtime
 from onyx.task.plugin_context import outputs_of

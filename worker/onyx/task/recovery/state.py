@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from onyx.errors import Fenced
 from onyx.ids import NO_POSITION
-from onyx.state.opening import state_location
+from onyx.state.opening import check_shared, state_location
 from onyx.state.recovery import CarryOver, Recovered, recover
-from onyx.state.sharing import check_shared
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Runtime
 from onyx.telemetry.catalog import RECOVERY_READ, RECOVERY_SIZE

@@ -27,7 +27,7 @@ from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.collector import Collector
+from onyx.state.log import Collector
 from onyx.state.recovery import Recovered
 from onyx.task.sink.sink import Sink
 

@@ -21,8 +21,7 @@ from onyx.errors import Fenced, Unavailable
 from onyx.keystate.records import Files, Record
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange
-from onyx.state.collector import Collector
-from onyx.state.log import StateLog
+from onyx.state.log import Collector, StateLog
 from onyx.task.state.emissions import Placed, Taken
 
 logger = logging.getLogger("onyx.task")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from onyx.flow.arrays import Indices
 from onyx.operators.stream_join.keyed_rows import KeyedRows
-from onyx.operators.stream_join.part import Keep
+from onyx.operators.stream_join.stored import Keep
 from onyx.settings import StateSettings
 from onyx.state.local.scratch import scratch_folder
 

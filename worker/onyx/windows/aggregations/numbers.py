@@ -1,4 +1,5 @@
-"""Aggregations over the values of a key: `sum`, `min`, `max` and `average`.
+"""Aggregations that give numbers: `count`, and `sum`, `min`, `max` and `average` of the values of a
+key.
 
 Sums are exact, in whatever order values come, but for floats: those of Decimals have all digits,
 where Python rounds to 28, and those of ints any number of bits. Users see an int that no segment
@@ -8,6 +9,7 @@ least 28.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation, localcontext
 from operator import itemgetter
@@ -23,8 +25,16 @@ from onyx.flow.groups.keys import EXPONENT_MAX
 from onyx.flow.instants import looked_up
 from onyx.keystate.coded import Groups, Values, numbers_of
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
-from onyx.windows.aggregations.array_forms import ArrayForm, AverageForm, ExtremeForm, SumForm
-from onyx.windows.aggregations.arrays import added, extremes, sums_of
+from onyx.windows.aggregations.array_forms import (
+    ArrayForm,
+    AverageForm,
+    CountForm,
+    ExtremeForm,
+    SumForm,
+    added,
+    extremes,
+    sums_of,
+)
 
 _NUMBERS = frozenset({int, float})
 _DIGITS_MAX = 1_000
@@ -35,7 +45,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**64 - 1
 """The ints that a segment may have."""
 
 
-class Keyed(Aggregation):
+class OverKey(Aggregation):
     """An aggregation over the values of one key."""
 
     def __init__(self, where: str = "", key: str = "", initial: Any = None) -> None:
@@ -84,7 +94,7 @@ class Keyed(Aggregation):
         )
 
 
-class Sum(Keyed):
+class Sum(OverKey):
     """The values of a key added up."""
 
     def init(self) -> int:
@@ -135,7 +145,7 @@ class Sum(Keyed):
         return _hidden(data)
 
 
-class Extreme(Keyed):
+class Extreme(OverKey):
     """The smallest or largest value of a key, or the initial value where that is smaller."""
 
     _choose: Callable[..., Any]
@@ -186,7 +196,7 @@ class Min(Extreme):
     _greatest = False
 
 
-class Average(Keyed):
+class Average(OverKey):
     """Number, sum and mean of the values of a key; the mean comes with the first value."""
 
     def init(self) -> tuple[int, Any]:
@@ -280,3 +290,57 @@ def _is_far(value: Decimal) -> bool:
     least = value.as_tuple().exponent
     assert isinstance(least, int), "it is finite"
     return least < -EXPONENT_MAX or value.adjusted() > EXPONENT_MAX
+
+
+class Count(Aggregation):
+    """How many segments."""
+
+    def init(self) -> int:
+        """Zero."""
+        return 0
+
+    def create(self, state: int, extracted: Any) -> None:
+        """Every segment counts the same."""
+        return
+
+    def apply(self, state: int, update: Any) -> int:
+        """One more."""
+        return state + 1
+
+    def extract(self, segments: Segments) -> Values:
+        """Nothing that anybody looks at."""
+        return format_of(segments).choose(_themselves, _unseen)(segments)
+
+    def fold(self, bucket: States, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+        """Count all segments of a batch at once."""
+        self.add(bucket, Counter(keys))
+
+    def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
+        """Count the rows of each group."""
+        self.add(bucket, dict(zip(groups.keys, groups.counts(), strict=True)))
+
+    def add(self, bucket: States, counts: Mapping[Any, int]) -> dict[Any, int]:
+        """Apply so many segments of each group; gives their states."""
+        states = {key: bucket[key] + many for key, many in counts.items()}
+        bucket.update(states)
+        return states
+
+    def array_form(self) -> ArrayForm:
+        """A column of counts."""
+        return CountForm()
+
+    def finish(self, count: int, numbers: Sequence[Any]) -> int:
+        """The count."""
+        return count
+
+    def merge(self, one: int, other: int) -> int:
+        """The sum of both counts."""
+        return one + other
+
+
+def _themselves(segments: list[Segment]) -> Values:
+    return segments
+
+
+def _unseen(columns: Columns) -> Values:
+    return np.empty(len(columns), np.bool_)

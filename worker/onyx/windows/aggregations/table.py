@@ -14,10 +14,14 @@ from onyx.model.job import Window
 from onyx.model.kinds import aggregation_name
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.collecting import CollectByKey, CollectKeyValue, Conj
-from onyx.windows.aggregations.count import Count
-from onyx.windows.aggregations.numbers import Average, Max, Min, Sum
-from onyx.windows.aggregations.user import ColumnsAggregation, UserAggregation
-from onyx.windows.aggregations.user_arrays import NEEDED, OPTIONAL, ArraysAggregation
+from onyx.windows.aggregations.numbers import Average, Count, Max, Min, Sum
+from onyx.windows.aggregations.user import (
+    NEEDED,
+    OPTIONAL,
+    ArraysAggregation,
+    ColumnsAggregation,
+    UserAggregation,
+)
 from onyx.windows.user_functions import Call, check_needed, find_calls
 
 BUILT_IN: Mapping[str, type[Aggregation]] = {

@@ -27,7 +27,7 @@ from onyx.keystate.records import (
     WatermarkReached,
     WindowRecord,
 )
-from onyx.windows.arrays.key_values import IntValues, TextValues
+from onyx.windows.arrays.key_table import IntValues, TextValues
 
 _SESSIONS = ("groups", "session_keys", "lowers", "uppers", "states", "fired")
 _Place = tuple[str, int | None]

@@ -1,4 +1,4 @@
-"""Sessions of many groups as rows of arrays.
+"""Sessions of many groups as rows of arrays, how many fire together, and how records have them.
 
 A group has a row, its *owner*, and each session has one: the sessions of an owner are a chain, from
 the last that was linked to the first. So those of the owners of a batch are found in as many steps
@@ -12,23 +12,28 @@ not elsewhere and of which nothing is to be recorded is there until `compacted`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices, Mask
+from onyx.keystate.buckets import Held, PairsInArrays
 from onyx.keystate.coded import Groups
-from onyx.keystate.groups import Shards, slices_of
-from onyx.keystate.records import Record, Records, SetSessionArrays, append
+from onyx.keystate.groups import Shards, dump_key, slices_of
+from onyx.keystate.records import Record, Records, SetSessionArrays, SetSessions, append
+from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.array_forms import ArrayForm, States
 from onyx.windows.arrays.growing import Growing
-from onyx.windows.arrays.key_table import KeyTable, table_for
-from onyx.windows.arrays.session_records import Bounds
+from onyx.windows.arrays.key_table import KeyTable, table_for, unpacked
 
 _COMPACT_MIN = 1_024
 """Fewer rows than these are not worth it to leave out those that are not alive."""
 _NONE = -1
+
+
+Ints = NDArray[np.int64]
 
 
 class SessionRows:
@@ -328,3 +333,89 @@ class SessionRows:
             rows, whose = self.of_owners(keep)
             made.add(whose, self.bounds(rows), self.states(rows), self._fired.all[rows])
         return made
+
+
+class SessionPage(NamedTuple):
+    """In place of an extent: several sessions."""
+
+    rows: Indices
+    bounds: Bounds
+
+
+class SessionPairs(PairsInArrays):
+    """The groups and states of sessions in the order of shards. To be read before they change."""
+
+    def __init__(self, held: SessionRows, form: ArrayForm, rows: Indices) -> None:
+        self._held = held
+        self._form = form
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def groups(self) -> list[Any]:
+        """The groups, one of several sessions as often."""
+        return self._held.keys(self._held.owner_of(self._rows))
+
+    def held(self) -> Held | None:
+        """All as columns; None: no column holds the groups."""
+        table = self._held.table
+        groups = None if table is None else table.column(self._held.owner_of(self._rows))
+        if groups is None:
+            return None
+        states = self._form.to_arrow(self._held.states(self._rows))
+        bounds = tuple(map(pa.array, self._held.bounds(self._rows)))
+        return Held(groups, states, self._held.slices(self._rows), bounds)
+
+    def states(self) -> list[Any]:
+        """Their states, as Python has them."""
+        return self._form.to_python(self._held.states(self._rows))
+
+
+class Bounds(NamedTuple):
+    """The first and the last coordinates of sessions."""
+
+    lowers: Ints
+    uppers: Ints
+
+
+class Unpacked(NamedTuple):
+    """What a record says of sessions."""
+
+    groups: Groups
+    counts: NDArray[np.int32]
+    """How many sessions each group has: those of a group together."""
+    bounds: Bounds
+    states: States
+
+    @property
+    def whose(self) -> Indices:
+        """The group of each session."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+
+def sessions_of(record: SetSessionArrays) -> Unpacked:
+    """The sessions of a record, as arrays."""
+    groups = unpacked(record.keys, record.groups)
+    lowers, uppers = (np.frombuffer(each, "<i8") for each in record.bounds)
+    columns = zip(record.types, record.states, strict=True)
+    states = tuple(np.frombuffer(data, kind) for kind, data in columns)
+    return Unpacked(groups, np.frombuffer(record.counts, "<i4"), Bounds(lowers, uppers), states)
+
+
+def as_objects(record: SetSessionArrays, aggregation: Aggregation) -> SetSessions:
+    """What the record says, in objects."""
+    form = aggregation.array_form()
+    assert form is not None, "the record was made by one"
+    its = sessions_of(record)
+    states = aggregation.dump_all(form.to_python(its.states)) if its.states else []
+    lowers, uppers = (each.tolist() for each in its.bounds)
+    seen = {name: np.frombuffer(each, np.bool_).tolist() for name, each in record.fired.items()}
+    fired = [[name for name in seen if seen[name][at]] for at in range(len(lowers))]
+    ends = np.cumsum(its.counts).tolist()
+    mine = [slice(end - many, end) for end, many in zip(ends, its.counts.tolist(), strict=True)]
+    groups = [dump_key(key) for key in its.groups.keys]
+    columns = [[each[at] for at in mine] for each in (lowers, uppers)]
+    held, seen_by = [states[at] for at in mine], [fired[at] for at in mine]
+    nothing = [None] * len(groups)
+    return SetSessions(record.window, groups, nothing, columns[0], columns[1], held, seen_by)

@@ -1,16 +1,34 @@
-"""Timers of a window: one for each trigger with a period and each shard, from its first segment on.
+"""Timers of a window, and how far they and the end of the job have come with a shard.
 
-By shard, because shards move between peers, and a timer goes on where it was. Timers that are found
-due together are due together from then on.
+There is a timer for each trigger with a period and each shard, from its first segment on. By shard,
+because shards move between peers, and a timer goes on where it was. Timers that are found due
+together are due together from then on.
+
+A page that fires may be the last thing that a peer does. The records of a chunk therefore say what
+has fired together with what the firing changed (`Progress`), and the peer that recovers the shard
+continues behind it: nothing fires twice, and nothing is left out. Firings at a watermark need no
+progress: an extent that has fired is gone, or has a `Fired` record.
+
+Extents of a shard fire in the order of their numbers, so that only the groups of one extent are
+remembered. Remembering a position in the order of its groups was rejected: memory and disk have no
+order in common, and sorting costs more than listing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import field
 
 from onyx.keystate.dues import Dues
-from onyx.keystate.records import Records, TimerDue, append
+from onyx.keystate.groups import Keys, dump_keys, load_keys
+from onyx.keystate.records import EventType, FiringProgress, Records, TimerDue, append
 from onyx.windows.triggers.trigger import Trigger
+
+Unit = tuple[int | None, Any]
+"""What fires at once: an extent by its number, and a group; None: all extents of the group."""
 
 
 class Timers:
@@ -84,3 +102,103 @@ class Timers:
         for name, shard in timers:
             due_ms = int(self._dues.at[name, shard])
             append(records, shard, TimerDue(self._window, name, due_ms))
+
+
+class Course(NamedTuple):
+    """The pages that a trigger fires for one event in one shard."""
+
+    trigger: str
+    event_type: EventType
+    shard: int
+
+
+class _Part(msgspec.Struct):
+    """Extents before this one have fired, and of it these groups."""
+
+    extent: int | None = None
+    groups: Keys | None = field(default_factory=dict)
+    """None: the whole shard has fired."""
+    unrecorded: list[Any] = field(default_factory=list)
+    """The units of them that have fired since changes were taken."""
+
+
+class Progress:
+    """What has fired of the shards of one window."""
+
+    def __init__(self, window: str) -> None:
+        self._window = window
+        self._parts: dict[Course, _Part] = {}
+        self._changed: dict[Course, None] = {}
+
+    def left(self, course: Course, units: Iterable[Unit]) -> Iterator[Unit]:
+        """The units that have not fired yet; `fired` may be called meanwhile."""
+        part = self._parts.get(course)
+        if part is None:
+            yield from units
+            return
+        for extent, group in units:
+            if part.groups is None:
+                return
+            if extent == part.extent:
+                if group not in part.groups:
+                    yield extent, group
+            elif extent is None or part.extent is None or extent > part.extent:
+                yield extent, group
+
+    def fired(self, course: Course, extent: int | None, groups: Sequence[Any]) -> None:
+        """Units of one extent have fired; units fire in the order of extents."""
+        part = self._parts.get(course)
+        if part is None or part.groups is None or part.extent != extent:
+            part = self._parts[course] = _Part(extent)
+        assert part.groups is not None
+        part.groups.update(dict.fromkeys(groups))
+        part.unrecorded += groups
+        self._changed[course] = None
+
+    def finish(self, course: Course) -> None:
+        """A shard has fired as a whole, for the last time."""
+        self._parts[course] = _Part(groups=None)
+        self._changed[course] = None
+
+    def forget(self, course: Course) -> None:
+        """A shard has fired as a whole, and may do so again."""
+        self._parts.pop(course, None)
+        self._changed.pop(course, None)
+
+    def take_changes(self, records: Records) -> None:
+        """Add what has changed since the last time."""
+        for course in self._changed:
+            part = self._parts[course]
+            self._append(records, course, part, part.unrecorded)
+            part.unrecorded = []
+        self._changed.clear()
+
+    def snapshot(self, shards: Collection[int], records: Records) -> None:
+        """Add all of some shards."""
+        for course, part in self._parts.items():
+            if course.shard in shards:
+                self._append(records, course, part, list(part.groups or ()))
+
+    def restore(self, shard: int, record: FiringProgress) -> None:
+        """Apply a record."""
+        course = Course(record.trigger, record.event_type, shard)
+        part = self._parts.get(course)
+        if record.groups is None:
+            self._parts[course] = _Part(groups=None)
+            return
+        if part is None or part.groups is None or part.extent != record.extent:
+            part = self._parts[course] = _Part(record.extent)
+        assert part.groups is not None
+        part.groups.update(dict.fromkeys(load_keys(record.groups)))
+
+    def drop(self, shards: Collection[int]) -> None:
+        """Forget shards that belong to another peer now."""
+        for course in [each for each in self._parts if each.shard in shards]:
+            self.forget(course)
+
+    def _append(self, records: Records, course: Course, part: _Part, fired: list[Any]) -> None:
+        groups = None if part.groups is None else dump_keys(fired)
+        record = FiringProgress(
+            self._window, course.trigger, course.event_type, part.extent, groups
+        )
+        append(records, course.shard, record)

@@ -13,11 +13,17 @@ the next one is asked:
 
 Where no input of the job assigns watermarks, the segments themselves are the watermark: the
 greatest coordinate that a shard has seen.
+
+A refinement says what becomes of the state of an extent after it has fired. `accumulating` leaves
+it. `discarding` sets it back to the first state, as the guide of the original says (its version 0.9
+left nil, from which the next segment began anew). A user's own refinement makes an update of the
+view of the state, and applies it. With the evictor `all` the extent is removed, whatever the
+refinement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, Self
 
@@ -25,16 +31,18 @@ import msgspec
 
 from onyx.flow.batch import Segment
 from onyx.flow.predicates import Resolve
+from onyx.keystate.copies import copied
 from onyx.keystate.extents import Number
-from onyx.keystate.groups import Shards
-from onyx.keystate.records import EventType
+from onyx.keystate.groups import Shards, dump_key, load_key
+from onyx.keystate.records import DeleteTriggerStates, EventType, Records, SetTriggerStates, append
+from onyx.model import names
 from onyx.model.job import Trigger as Declared
-from onyx.windows.firing import Firing
-from onyx.windows.firing_rows import in_rows
-from onyx.windows.triggers.group_states import GroupStates
-from onyx.windows.triggers.refinement import Refinement
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.firing import Firing, in_rows
 from onyx.windows.units import standard
 from onyx.windows.user_functions import Call, find_calls, find_function
+
+_ABSENT: Any = object()
 
 
 class Declaration(msgspec.Struct, frozen=True):
@@ -187,3 +195,105 @@ def _refinement(declaration: Declaration) -> Refinement:
         "all" in declared.post_evictor,
         lambda name: declaration.calls(name, ("create_state_update", "apply_state_update")),
     )
+
+
+class Refinement(msgspec.Struct, frozen=True):
+    """What a trigger does to an extent that has fired."""
+
+    discards: bool = False
+    """Back to the first state."""
+    evicts: bool = False
+    """The extent is removed."""
+    calls: Mapping[str, Call] = msgspec.field(default_factory=dict)
+    """The user's own `create_state_update` and `apply_state_update`, if declared."""
+
+    @classmethod
+    def of(
+        cls, name: str | None, evicts: bool, find: Callable[[str], Mapping[str, Call]]
+    ) -> Refinement:
+        """The refinement of a name; `find` gives the functions of one of the user's own."""
+        own = name is not None and name not in names.REFINEMENTS
+        calls = find(name) if own and name is not None else {}
+        return cls(discards=name == "discarding", evicts=evicts, calls=calls)
+
+    @property
+    def changes(self) -> bool:
+        """Whether an extent that stays gets another state."""
+        return self.discards or bool(self.calls)
+
+    def refined(self, aggregation: Aggregation, firing: Firing, state: Any) -> Any:
+        """The state after firing, of an extent that stays.
+
+        Raises:
+            UserFunctionError: the user's own refinement raised.
+        """
+        if self.discards:
+            return aggregation.init()
+        if not self.calls:
+            return state
+        view = aggregation.view(state)
+        update = self.calls["create_state_update"](firing.trigger, view, firing.state_event())
+        refined = self.calls["apply_state_update"](firing.trigger, view, update)
+        return aggregation.from_view(refined)
+
+
+class GroupStates:
+    """States of a trigger of a window on one peer, and which have changed since the last chunk."""
+
+    def __init__(self, window: str, trigger: str, shards: Shards) -> None:
+        self._window = window
+        self._trigger = trigger
+        self._shards = shards
+        self._states: dict[Any, Any] = {}
+        self._changed: dict[Any, None] = {}
+
+    def get(self, key: Any, default: Any) -> Any:
+        """The state of a group, or `default` if it has none."""
+        return self._states.get(key, default)
+
+    def set(self, key: Any, state: Any) -> None:
+        """Give a group a state, in place of the one before."""
+        self._states[key] = state
+        self._changed[key] = None
+
+    def delete(self, key: Any) -> None:
+        """Forget the state of a group, if it has one."""
+        if self._states.pop(key, _ABSENT) is not _ABSENT:
+            self._changed[key] = None
+
+    def take_changes(self, records: Records) -> None:
+        """Add what has changed since the last time."""
+        self._append(records, self._changed)
+        self._changed = {}
+
+    def snapshot(self, shards: Collection[int], records: Records) -> None:
+        """Add the states of some shards."""
+        self._append(records, [key for key in self._states if self._shards[key] in shards])
+
+    def restore(self, record: SetTriggerStates | DeleteTriggerStates) -> None:
+        """Apply a record."""
+        keys = map(load_key, record.groups)
+        if isinstance(record, SetTriggerStates):
+            self._states.update(zip(keys, map(copied, record.states), strict=True))
+        else:
+            for key in keys:
+                self._states.pop(key, None)
+
+    def drop(self, shards: Collection[int]) -> None:
+        """Forget shards that belong to another peer now, with what has changed in them."""
+        for held in (self._states, self._changed):
+            for key in [key for key in held if self._shards[key] in shards]:
+                del held[key]
+
+    def _append(self, records: Records, keys: Iterable[Any]) -> None:
+        states = self._states
+        present: dict[int, list[Any]] = {}
+        absent: dict[int, list[Any]] = {}
+        for key in keys:
+            (present if key in states else absent).setdefault(self._shards[key], []).append(key)
+        for shard, mine in present.items():
+            groups, copies = [*map(dump_key, mine)], [copied(states[key]) for key in mine]
+            append(records, shard, SetTriggerStates(self._window, self._trigger, groups, copies))
+        for shard, mine in absent.items():
+            groups = [*map(dump_key, mine)]
+            append(records, shard, DeleteTriggerStates(self._window, self._trigger, groups))

@@ -23,9 +23,9 @@ from onyx.keystate.records import Record, Records, StatesRecord
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import AnyFiring, Pages
 from onyx.windows.prepared import Taken
-from onyx.windows.shard_watermarks import ShardWatermarks
-from onyx.windows.triggers.progress import Unit
+from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
+from onyx.windows.watermarks import ShardWatermarks
 
 E = TypeVar("E")
 Wanted = Callable[[Number, Number], bool]

@@ -1,22 +1,27 @@
-"""Extents that are known by number before segments come: of fixed, sliding and global windows.
+"""Window types `fixed`, `sliding` and `global`: extents with numbers, known before segments come.
 
 States are held by extent and then by group. So a batch that lies in one extent is folded into one
 dict, the watermark passes an extent with all its groups at once, and firing it takes no search.
 
 Where no trigger looks at single segments, a batch is split by extent and folded as a whole, which
 gives the same as one by one: states change in the order of the segments, and nothing else happens.
+Segments that are only counted are counted apart, and get into the states when somebody looks: one
+small dict, which stays in the cache, instead of the states of all groups and a list of those that
+have changed.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from onyx.flow.columns.record_batch import Columns
 from onyx.keystate.buckets import Bucket, Frozen, Pair, keys_of, pages
-from onyx.keystate.coded import Keyed, chosen
+from onyx.keystate.coded import Groups, Keyed, Values, chosen, different, rows
 from onyx.keystate.dues import Dues
 from onyx.keystate.extents import Number
-from onyx.keystate.groups import load_keys
+from onyx.keystate.groups import Keys, load_keys
 from onyx.keystate.records import (
     AddUpdates,
     ClearExtent,
@@ -29,18 +34,17 @@ from onyx.keystate.records import (
     SetStates,
     StatesRecord,
 )
-from onyx.windows.assigning.assigner import Assigner, Part
-from onyx.windows.assigning.tiling import by_extent
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.aggregations.numbers import Count
+from onyx.windows.assigning.assigner import Assigner, OneExtent, Part, Tiling, by_extent
 from onyx.windows.firing import AnyFiring, Pages
 from onyx.windows.prepared import Taken
-from onyx.windows.triggers.progress import Unit
+from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
-from onyx.windows.types.changes import Changes
-from onyx.windows.types.extent_states import ExtentStates
+from onyx.windows.types.extent_states import Changes, ExtentStates
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer, Wanted
-from onyx.windows.types.folding import Folding
-from onyx.windows.types.passing import Passing
-from onyx.windows.types.waiting import ShardIndex, Waiting
+from onyx.windows.types.waiting import Passing, ShardIndex, Waiting
+from onyx.windows.units import standard
 
 
 class NumberedExtents(Extents[int]):
@@ -374,3 +378,115 @@ class NumberedExtents(Extents[int]):
         for number in [number for number, bucket in self._buckets.items() if not bucket]:
             self._forget(number)
         self._waiting.drop(shards)
+
+
+class Folding:
+    """The folding of one window on one peer."""
+
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        in_memory: bool,
+        bucket: Callable[[int], Bucket],
+        states: ExtentStates,
+        changes: Changes,
+        waiting: Waiting,
+    ) -> None:
+        """`bucket` gives the states of an extent, and begins it if need be."""
+        self._aggregation = aggregation
+        self._bucket = bucket
+        self._states = states
+        self._changes = changes
+        self._waiting = waiting
+        self.counts = isinstance(aggregation, Count) and in_memory and not states.in_arrays
+        """Whether segments are only counted."""
+        self._counted: defaultdict[int, Counter[Any]] = defaultdict(Counter)
+        """Segments of each group that are not in its state yet, by extent."""
+
+    def add(self, number: int, keys: Keyed, extracted: Values) -> None:
+        """Apply segments to one extent."""
+        if not self.counts:
+            self._fold(number, keys, extracted)
+        elif isinstance(keys, Groups):
+            self._counted[number].update(dict(zip(keys.keys, keys.counts(), strict=True)))
+        else:
+            self._counted[number].update(keys)
+
+    def add_one(self, number: int, key: Any, extracted: Any) -> None:
+        """Adds for one segment, faster."""
+        touched: Keys = {key: None}
+        if not self._aggregation.closed:
+            self._fold(number, [key], [extracted])
+            return
+        bucket, aggregation = self._bucket(number), self._aggregation
+        state = bucket[key]
+        try:
+            state = aggregation.apply(state, aggregation.create(state, extracted))
+        except TypeError as error:
+            raise aggregation.refuse([extracted], error) from error
+        self._states.put(number, key, state)
+        bucket.used(touched)
+        self._waiting.touch(number, touched)
+
+    def settle(self) -> None:
+        """Get what was only counted into the states."""
+        if not self._counted:
+            return
+        assert isinstance(self._aggregation, Count)
+        for number, counts in self._counted.items():
+            bucket = self._bucket(number)
+            states = self._aggregation.add(bucket, counts)
+            bucket.used(states)
+            self._waiting.touch(number, states)
+            self._changes.states(number, states)
+        self._counted.clear()
+
+    def _fold(self, number: int, keys: Keyed, extracted: Values) -> None:
+        self._bucket(number)
+        in_arrays = self._states.fold(number, keys, extracted)
+        if in_arrays is not None:
+            self._waiting.touch(number, in_arrays)
+            return
+        bucket, touched = self._states[number], different(keys)
+        try:
+            if not self._aggregation.closed:
+                self._changes.fold(number, bucket, *self._aggregation.steps(keys, extracted))
+            elif isinstance(keys, Groups) or isinstance(extracted, Columns):
+                groups = keys if isinstance(keys, Groups) else Groups.of_rows(keys)
+                self._aggregation.fold_groups(bucket, groups, extracted)
+                self._changes.states(number, touched)
+            else:
+                self._aggregation.fold(bucket, keys, rows(extracted))
+                self._changes.states(number, touched)
+        except TypeError as error:
+            raise self._aggregation.refuse(rows(extracted), error) from error
+        bucket.used(touched)
+        self._waiting.touch(number, touched)
+
+
+class SlidingExtents(NumberedExtents):
+    """Extents may overlap: a segment is in each that has its coordinate."""
+
+    def __init__(self, on_peer: OnPeer) -> None:
+        window = on_peer.compiled.window
+        assert window.range is not None, "checked when the job is parsed"
+        width = standard(window.range)
+        slide = width if window.slide is None else standard(window.slide)
+        super().__init__(on_peer, Tiling(window.min_value, width, slide))
+
+
+class FixedExtents(SlidingExtents):
+    """Extents lie side by side."""
+
+
+class GlobalExtents(NumberedExtents):
+    """Segments need no coordinate."""
+
+    bounded = False
+
+    def __init__(self, on_peer: OnPeer) -> None:
+        super().__init__(on_peer, OneExtent())
+
+    def look_up(self, keys: Sequence[Any]) -> list[Any]:
+        """The state of each of some groups, or GONE."""
+        return self.get_all(keys, OneExtent.NUMBER)

@@ -4,8 +4,9 @@ A session reaches from its first to its last segment (0.9 let it grow by whole g
 is not further away than the gap joins it, and all that it joins become one, in order of their
 coordinates. With `sessionKey` the sessions of different values are apart, within a group.
 
-Records are of a group and session key as a whole: all its sessions when the aggregation is closed,
-else the coordinates and updates since the last chunk, which merge again in the same way.
+Records are of a group and session key as a whole: all its sessions, as columns, when the
+aggregation is closed, else the coordinates and updates since the last chunk, which merge again in
+the same way.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from onyx.keystate.buckets import Frozen
+from onyx.keystate.buckets import Form, Frozen
 from onyx.keystate.coded import Groups, Keyed, chosen, rows
 from onyx.keystate.dues import Dues
 from onyx.keystate.extents import Number
@@ -28,17 +29,83 @@ from onyx.keystate.records import (
     SetSessions,
     append,
 )
-from onyx.windows.arrays.session_records import as_objects
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.arrays.session_rows import as_objects
 from onyx.windows.firing import AnyFiring, Pages
 from onyx.windows.prepared import Taken
-from onyx.windows.triggers.progress import Unit
+from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer, Wanted
-from onyx.windows.types.session_runs import Runs
-from onyx.windows.types.session_states import Owner, Session, dumped, form, loaded, recorded
+from onyx.windows.types.session_runs import Owner, Runs
 from onyx.windows.units import standard
 
 _lower = attrgetter("lower")
+
+
+class Session:
+    """One session; `fired` names the triggers that have fired since its last segment, of those of
+    which that is noted."""
+
+    __slots__ = ("fired", "lower", "owner", "state", "upper")
+
+    def __init__(self, owner: Owner, lower: Number, upper: Number, state: Any) -> None:
+        self.owner = owner
+        self.lower = lower
+        self.upper = upper
+        self.state = state
+        self.fired: list[str] = []
+
+
+class SessionColumns(NamedTuple):
+    """Sessions as plain data: the columns of `SetSessions`."""
+
+    lowers: list[Number]
+    uppers: list[Number]
+    states: list[Any]
+    fired: list[list[str]]
+
+
+def dumped(aggregation: Aggregation, sessions: Sequence[Session]) -> SessionColumns:
+    return SessionColumns(
+        [each.lower for each in sessions],
+        [each.upper for each in sessions],
+        [aggregation.dump(each.state) for each in sessions],
+        [each.fired for each in sessions],
+    )
+
+
+def recorded(window: str, owners: Sequence[Sequence[Any]]) -> SetSessions:
+    """The record of some owners: of each the group, the session key, and `SessionColumns`."""
+    return SetSessions(window, *map(list, zip(*owners, strict=True)))
+
+
+def loaded(
+    aggregation: Aggregation,
+    owner: Owner,
+    lowers: Sequence[Number],
+    uppers: Sequence[Number],
+    states: Sequence[Any],
+    fired: Sequence[Sequence[str]],
+) -> list[Session]:
+    found = []
+    for lower, upper, state, names in zip(lowers, uppers, states, fired, strict=True):
+        session = Session(owner, lower, upper, aggregation.load(state))
+        session.fired = list(names)
+        found.append(session)
+    return found
+
+
+def form(aggregation: Aggregation) -> Form:
+    """The form of the sessions of a group: for each session key its sessions."""
+
+    def dump(held: dict[Any, list[Session]]) -> list[Any]:
+        return [[dump_key(key), *dumped(aggregation, each)] for key, each in held.items()]
+
+    def load(group: Any, data: list[Any]) -> dict[Any, list[Session]]:
+        owners = [((group, load_key(key)), columns) for key, *columns in data]
+        return {owner[1]: loaded(aggregation, owner, *columns) for owner, columns in owners}
+
+    return Form(dict, dump, load)
 
 
 class SessionExtents(Extents[Session]):

@@ -27,18 +27,20 @@ from onyx.keystate.extents import Number
 from onyx.keystate.groups import Keys, load_keys
 from onyx.keystate.records import Record, Records, SetSessionArrays, SetSessions
 from onyx.windows.aggregations.array_forms import States
-from onyx.windows.arrays.session_pairs import SessionPage, SessionPairs
-from onyx.windows.arrays.session_records import Bounds, sessions_of
-from onyx.windows.arrays.session_rows import SessionRows
+from onyx.windows.arrays.session_rows import (
+    Bounds,
+    SessionPage,
+    SessionPairs,
+    SessionRows,
+    sessions_of,
+)
 from onyx.windows.firing import Pages
 from onyx.windows.prepared import Taken
-from onyx.windows.triggers.progress import Unit
+from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import Fire, OnPeer, Wanted
-from onyx.windows.types.session import SessionExtents
-from onyx.windows.types.session_meetings import NONE, Meetings, meetings
-from onyx.windows.types.session_runs import Runs
-from onyx.windows.types.session_states import Session
+from onyx.windows.types.session import Session, SessionExtents
+from onyx.windows.types.session_runs import NONE, Meetings, Runs, meetings
 
 COORDINATE_MAX = 2**52
 """Beyond it a float, which a trigger may make of coordinates, does not hold all of them."""

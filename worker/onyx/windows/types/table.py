@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.windows.types.extents import Extents
-from onyx.windows.types.fixed_and_sliding import FixedExtents, SlidingExtents
-from onyx.windows.types.global_ import GlobalExtents
+from onyx.windows.types.numbered import FixedExtents, GlobalExtents, SlidingExtents
 from onyx.windows.types.session_arrays import SessionsInArrays
 
 TYPES: Mapping[str, type[Extents[Any]]] = {
