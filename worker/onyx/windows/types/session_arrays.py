@@ -13,9 +13,8 @@ not hold; those that somebody asks for one by one. So results are those of objec
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain, compress
+from itertools import chain
 from math import ceil, floor, isfinite
-from operator import and_
 from typing import Any
 
 import numpy as np
@@ -98,10 +97,11 @@ class SessionsInArrays(SessionExtents):
         return where[late].tolist() if late else []
 
     def _add_in_arrays(self, runs: Runs, owners: Indices, taken: Taken) -> Mask:
-        """Take the segments of the owners for whom arrays can do it; gives which others there
-        are."""
+        """Take the segments of the owners for whom arrays can do it, and give a mask of the others,
+        whose segments are still to be taken one by one."""
         everybody = np.ones(len(owners), np.bool_)
-        alone = self._are_elsewhere(owners)
+        self._take_back(owners)
+        alone = self._rows.are_elsewhere(owners)
         if self._lateness is not None:
             alone[runs.owner_of[self._are_past(runs.lows)]] = True
         rows, whose = self._rows.of_owners(owners)
@@ -172,20 +172,20 @@ class SessionsInArrays(SessionExtents):
         found: Mask = uppers + self._gap + self._lateness < _whole(self._watermarks.task, ceil)
         return found
 
-    def _are_elsewhere(self, owners: Indices) -> Mask:
-        """Which owners have objects still."""
-        found = self._rows.are_elsewhere(owners)
-        at = np.flatnonzero(found)
-        keys = self._rows.keys(owners[at])
-        gone = [key not in self._groups for key in keys]
-        found[at[gone]] = False
-        self._rows.move(owners[at[gone]], elsewhere=False)
-        known = [(key, None) in self._changed for key in keys]
-        unrecorded = list(map(and_, gone, known))
-        self._rows.mark(owners[at[unrecorded]])
-        for key in compress(keys, unrecorded):
+    def _take_back(self, owners: Indices) -> None:
+        """Owners whose objects are all gone have their sessions in arrays again, and what is still
+        to be recorded of them is recorded of the rows."""
+        away = owners[self._rows.are_elsewhere(owners)]
+        back = [
+            (owner, key)
+            for owner, key in zip(away.tolist(), self._rows.keys(away), strict=True)
+            if key not in self._groups
+        ]
+        unrecorded = [(owner, key) for owner, key in back if (key, None) in self._changed]
+        self._rows.move(np.array([owner for owner, _ in back], np.intp), elsewhere=False)
+        self._rows.mark(np.array([owner for owner, _ in unrecorded], np.intp))
+        for _, key in unrecorded:
             del self._changed[key, None]
-        return found
 
     def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[Session]:
         """All sessions are objects when somebody looks at single segments: a watermark of shards
