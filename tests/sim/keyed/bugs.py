@@ -38,6 +38,7 @@ from onyx.keystate.coded import Groups
 from onyx.keystate.records import Record
 from onyx.operators import building
 from onyx.operators.context import OperatorContext
+from onyx.operators.keyed import operator as keyed_operator
 from onyx.operators.keyed.function_calls import HeldStates
 from onyx.operators.keyed.states import Lists, Maps
 from onyx.operators.keyed.timers import Clock, Expiry, Timer, Timers
@@ -302,7 +303,7 @@ PLANTS: Plants = {
     "K23": (Lookups, "_ask_again", _wait),
     "K24": (Lookups, "receive", _only_the_first),
     "K25": (building, "Kept", _Remembering),
-    "K26": (over_columns, "with_repeats", _only_the_first_attempt),
+    "K26": (keyed_operator, "with_repeats", _only_the_first_attempt),
 }
 FOUND_BY: FoundBy = {
     "K1": {"W5", "T1"},

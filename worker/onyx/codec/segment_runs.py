@@ -14,8 +14,7 @@ import pyarrow as pa
 from onyx.codec import columns as columns_codec
 from onyx.codec.segments import decode, decode_apart, encode
 from onyx.flow.batch import EncodedRun, Segment, Segments, format_of
-from onyx.flow.columns.record_batch import Columns
-from onyx.flow.columns.rows import alike, dicts_of
+from onyx.flow.columns.record_batch import Columns, alike, dicts_of
 
 Prefixes = tuple[str, str]
 """What the keys of either dict begin with."""

@@ -22,8 +22,7 @@ from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.formats import Segments, format_of
 from onyx.flow.groups.codes import KeyCodes
-from onyx.flow.segment import Segment
-from onyx.flow.segment_failure import JoinRefusal, SegmentFailure
+from onyx.flow.segment import JoinRefusal, Segment, SegmentFailure
 from onyx.joins.attaching import default_of, values_of
 from onyx.joins.enrichment import OCCUPIED, Enrichment, Joined
 from onyx.joins.keys import NONE, kind_of

@@ -7,7 +7,7 @@ who gives no time gets the newest.
 All versions lie in one sorted array of (number of the key, rank of the time), so that a batch is
 looked up by one binary search. Times are compared exactly: versions lie in the type that their
 column has, and a time that is asked for is moved down to the nearest one of that type
-(`flow.columns.bounds`): between the two there is no version. So 11.25 finds the version of 11, and
+(`flow.comparisons`): between the two there is no version. So 11.25 finds the version of 11, and
 2**53 + 1 is not the float 2.0**53.
 
 Rejected: `pyarrow.Table.join` and Polars' `join`. Both make a hash table of all rows anew for each
@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
-from onyx.flow.columns.bounds import bound_of
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns, Row, to_dicts
 from onyx.flow.columns.values import python_values
+from onyx.flow.comparisons import bound_of
 from onyx.flow.instants import looked_up
 from onyx.joins.keys import NONE, KeyNumbers, kind_of, plain
 from onyx.keystate.extents import Number

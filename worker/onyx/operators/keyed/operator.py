@@ -1,35 +1,40 @@
-"""A function with state over a batch.
+"""A function with state over a batch, segment by segment or once for all its columns.
 
 It is called before the batch is routed, because what it raises has to be routed. A segment that has
-failed has changed nothing, so it may come again. What the function makes is kept apart: it is sent
-as what begins new trees, when what the function has changed is durable.
+failed has changed nothing, so it may come again; what a function over columns sets is of all rows
+at once, so such a batch fails or counts as a whole. What the function makes is kept apart: it is
+sent as what begins new trees, when what the function has changed is durable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onyx.base.runs import array_of
 from onyx.codec.returns import size_bytes
 from onyx.errors import contained
-from onyx.flow.batch import Indices, Segment, as_dicts
-from onyx.flow.leaves import Leaves
-from onyx.flow.segment import SegmentFailure
+from onyx.flow.batch import Batch, Indices, Segment, as_dicts, take
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import COLUMNS
+from onyx.flow.leaves import Leaves, of_some
+from onyx.flow.segment import Refusal, SegmentFailure
 from onyx.functions.returning import Returned, collecting, lost, one_by_one
-from onyx.keystate.coded import Keyed, rows
+from onyx.keystate.coded import Groups, Keyed, rows, shards_in
+from onyx.keystate.groups import hashable_keys
 from onyx.ledger.lineage import first_attempts
 from onyx.operators.context import OperatorContext
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.keyed_states import KeyedStates, MadeBefore
-from onyx.operators.keyed.operator import over_columns
-from onyx.program.apply import fit, read_groups
+from onyx.program.apply import fit, fit_columns, read_groups
 from onyx.program.batch_work import BatchWork
-from onyx.program.operator import keep_made, with_repeats
+from onyx.program.operator import Keeper, keep_made, with_repeats
 from onyx.program.outcomes import NOBODY, Answering
+from onyx.program.program import Program
 from onyx.windows.prepared import unique_values
 
 
@@ -175,3 +180,116 @@ class _Calls:
         if not self._keeper.has_seen(shard, value):
             self._call(group, segment)
             self._keeper.first_seen([shard], [value])
+
+
+def over_columns(
+    states: KeyedStates, work: BatchWork, groups: Keyed, where: Indices
+) -> tuple[Leaves, list[Returned]]:
+    """Call the function for the rows at some indices; `work.made` gets what it makes.
+
+    Returns:
+        Leaves with nothing but failures, and what the function gives back.
+    """
+    program, its, keeper = states.program, states.its, states.keeper
+    batch, fn = work.batch, program.fn
+    assert batch is not None, "asked before"
+    assert fn is not None, "asked before"
+    rows = _fitted(program, its.unique_key, batch, groups, where)
+    rows, uniques = _unique(keeper, its, rows)
+    nothing = np.empty(0, dtype=np.intp)
+    if not len(rows.where):
+        return Leaves([], nothing, None, with_repeats(batch, rows.misfits)), []
+    with collecting(program.job.ack_returns, len(rows.where), size_bytes) as returned:
+        now_ms = keeper.clock.wall_ms()
+        leaves = states.call_columns(fn, rows.groups, rows.columns, now_ms)
+    shards = shards_in(keeper.shard_of, rows.groups)
+    if not leaves.failures and uniques is not None:
+        keeper.first_seen(shards.tolist(), uniques)
+    assert isinstance(leaves.segments, Columns), "made by a function over columns"
+    if len(leaves.segments) and its.tells_apart:
+        _tell_apart(work, leaves, rows.where, shards)
+    elif len(leaves.segments):
+        # All into one shard: many small batches would take longer, and nobody is promised an order.
+        work.made.append((int(shards[0]), leaves.segments))
+    found = [each._replace(at=int(rows.where[each.at])) for each in returned]
+    failed = of_some(Leaves([], nothing, None, leaves.failures), rows.where, rows.misfits)
+    failed.failures = with_repeats(batch, failed.failures)
+    return failed, found
+
+
+def _tell_apart(work: BatchWork, leaves: Leaves, where: Indices, shards: Indices) -> None:
+    """What was made of a row goes into the shard of the row: whoever takes that over waits for it
+    when the segment comes again."""
+    parents = np.arange(len(leaves)) if leaves.parents is None else leaves.parents
+    of_row, of_shard = where[parents], shards[parents]
+    for shard in np.unique(of_shard).tolist():
+        chosen = np.flatnonzero(of_shard == shard)
+        work.made.append((shard, take(leaves.segments, chosen)))
+        work.made_of[shard] = of_row[chosen].tolist()
+
+
+class _Rows(NamedTuple):
+    """Rows that the function is to get."""
+
+    columns: Columns
+    groups: Groups
+    where: Indices
+    """The index of each in the batch."""
+    misfits: list[SegmentFailure]
+    """Rows of the batch that it cannot get, and why."""
+
+    def take(self, chosen: Indices) -> _Rows:
+        """Some of them."""
+        columns, groups = self.columns.take(chosen), self.groups.take(chosen)
+        return self._replace(columns=columns, groups=groups, where=self.where[chosen])
+
+
+def _fitted(
+    program: Program, unique_key: str | None, batch: Batch, groups: Keyed, where: Indices
+) -> _Rows:
+    """Rows of a batch that fit the schema and have a uniqueness key, if the task asks for them."""
+    segments = batch.segments if len(where) == len(batch) else take(batch.segments, where)
+    columns, kept, failures = fit_columns(program, segments)
+    misfits: list[SegmentFailure] = [(int(where[at]), error) for at, error in failures]
+    where = where if kept is None else where[kept]
+    coded = groups if isinstance(groups, Groups) else Groups.of_rows(groups)
+    coded = coded if len(where) == len(batch) else coded.take(where)
+    found = _Rows(columns, coded, where, misfits)
+    if unique_key is None:
+        return found
+    look = partial(unique_values, program.task, unique_key)
+    bad = list(COLUMNS.bad(columns, look)) if _refuses(look, columns) else []
+    if not bad:
+        return found
+    misfits = sorted([*misfits, *((int(where[at]), error) for at, error in bad)], key=itemgetter(0))
+    without = np.delete(np.arange(len(where)), [at for at, _ in bad])
+    return found.take(without)._replace(misfits=misfits)
+
+
+def _refuses(look: Callable[[Columns], object], columns: Columns) -> bool:
+    try:
+        look(columns)
+    except Refusal:
+        return True
+    return False
+
+
+def _unique(keeper: Keeper, its: KeyedFunction, rows: _Rows) -> tuple[_Rows, list[Any] | None]:
+    """Rows whose uniqueness key comes for the first time, and these keys; all without one."""
+    if its.unique_key is None or not len(rows.where):
+        return rows, None
+    values = unique_values(its.task, its.unique_key, rows.columns)
+    fresh = _first(keeper, shards_in(keeper.shard_of, rows.groups), values)
+    return rows.take(fresh), [values[index] for index in fresh.tolist()]
+
+
+def _first(keeper: Keeper, shards: Indices, values: list[Any]) -> Indices:
+    """Rows whose uniqueness key comes for the first time."""
+    seen: set[tuple[int, Any]] = set()
+    fresh = []
+    numbered = enumerate(zip(shards.tolist(), hashable_keys(values), strict=True))
+    for index, (shard, key) in numbered:
+        if (shard, key) not in seen and not keeper.has_seen(shard, values[index]):
+            seen.add((shard, key))
+            fresh.append(index)
+    return np.array(fresh, dtype=np.intp)
