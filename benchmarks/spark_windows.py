@@ -42,9 +42,8 @@ from onyx.flow.groups.keys import shard_of
 from onyx.keystate.coded import GroupKeys
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.processes.child import NAME
-from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.spool import Spool
-from onyx.spark.windows.window import SparkWindow
+from onyx.spark.windows.window import SparkRuns, SparkWindow
 from onyx.storage.opening import location_of
 from onyx.windows.compile import compile_windows
 from onyx.windows.task_windows import TaskWindows
@@ -122,7 +121,7 @@ def windows(shape: Shape, folder: Path) -> TaskWindows:
         def nothing(*arguments: Any, **options: Any) -> Any:
             raise AssertionError("nothing fires")
 
-        spark = Spark(nothing, nothing, "", {}, "", lambda: True)
+        spark = SparkRuns(nothing, nothing, "", {}, "", lambda: True)
         return SparkWindow(each, grouped, shards, Spool(location_of(str(folder))), spark, 1_000)
 
     return TaskWindows(compiled, shard_of, make_elsewhere=make)

@@ -119,7 +119,7 @@ def children_outlive_tests() -> Iterator[None]:
     """A child with Spark serves requests of the environment that it began with. The name of the
     test that runs, which pytest keeps in a variable, is no reason for another one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("onyx.spark.child.keeper.inherited", of_any_test)
+        patch.setattr("onyx.spark.child.runner.inherited", of_any_test)
         yield
 
 

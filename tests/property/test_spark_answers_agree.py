@@ -26,7 +26,7 @@ from tests.support.windows.short import task_windows
 from onyx.keystate.extents import Extent
 from onyx.keystate.groups import hashable_key
 from onyx.keystate.selection import EVERYTHING, Selection, place_of
-from onyx.spark.answers.window import AskedWindow
+from onyx.spark.windows.answers import AskedWindow
 from onyx.spark.windows.spool import Spool
 from onyx.storage.opening import location_of
 

@@ -13,8 +13,7 @@ from tests.support.examples import examples
 from onyx.flow.batch import as_dicts
 from onyx.keystate.groups import group_value
 from onyx.model.job import Window
-from onyx.spark.windows.result_rows import result_rows
-from onyx.spark.windows.states import groups, states
+from onyx.spark.windows.results import groups, result_rows, states
 from onyx.windows.aggregations.table import compile_aggregation
 
 AGGREGATIONS = {

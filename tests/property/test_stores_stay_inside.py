@@ -24,8 +24,8 @@ from onyx.log.zookeeper.chunks import Chunks
 from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.sql.target import Target
 from onyx.spark.child.request import StageRequest
-from onyx.spark.stage.directory_stage import Workspace, run_stage
 from onyx.spark.stage.frames import folder_of
+from onyx.spark.stage.results import FolderWorkspace, run_folder_stage
 from onyx.spark.stage.versions import Notes
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.opening import open_store
@@ -146,12 +146,12 @@ def test_of_parts_in_an_object_store(fake_store: ObjectStore, job: str, task: st
 @given(job=hostile_names)
 def test_of_the_parts_and_results_of_a_stage(job: str) -> None:
     with surrounded() as root, contextlib.suppress(OnyxError):
-        place = Workspace(location_of(str(root)), JobId(job), permitted=lambda: True)
+        place = FolderWorkspace(location_of(str(root)), JobId(job), permitted=lambda: True)
         assert Notes(place.location).where(JobId(job)).local == root / "parts" / job
         staging = root / "staging"
         staging.mkdir()
         request = StageRequest("m:f", name="n")
-        run_stage(place, lambda: staging, request, _no_runner, 1.0)
+        run_folder_stage(place, lambda: staging, request, _no_runner, 1.0)
 
 
 def _no_runner(*_: object) -> None:

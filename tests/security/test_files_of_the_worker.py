@@ -32,8 +32,8 @@ from onyx.plugins.sql.engine import connect
 from onyx.rights import Rights, of_its_author, rights_of
 from onyx.settings import Settings, TlsSettings, from_environment
 from onyx.spark.child.environment import environment
-from onyx.spark.left_files import remove_left
 from onyx.spark.located_options import located_options
+from onyx.spark.result_files import remove_left
 
 SECRETS = [
     "/proc/self/environ",

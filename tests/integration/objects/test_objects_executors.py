@@ -30,7 +30,7 @@ from onyx.spark.child.runner import run_in_child
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.results import StageResults
 from onyx.spark.middle.spool import StageSpool
-from onyx.spark.objects.staged import ObjectTarget
+from onyx.spark.objects.messages import ObjectTarget
 from onyx.spark.objects.writing import write_objects
 from onyx.spark.session.connect import open_connect
 from onyx.spark.stage.output import SparkOutput

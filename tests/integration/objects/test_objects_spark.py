@@ -22,9 +22,9 @@ from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.spark.child.request import StageRequest, Watch
-from onyx.spark.objects.fetch import rows_of
-from onyx.spark.objects.staged import Staged, write_list
-from onyx.spark.objects.upload import Upload, uploaded
+from onyx.spark.objects.messages import Staged, write_list
+from onyx.spark.objects.reading import rows_of
+from onyx.spark.objects.writing import UploadOrder, uploaded
 from onyx.spark.stage.output import SparkOutput
 from onyx.storage.objects.urls import ObjectUrl, parse_url
 
@@ -52,7 +52,7 @@ class SummingRunner:
         staged = list[Staged]()
         for attempt in range(self.lost + 1):
             rows = pa.record_batch({"total": pa.array([total if attempt == self.lost else -1])})
-            staged = uploaded(Upload(request.objects), 0, attempt, [rows])
+            staged = uploaded(UploadOrder(request.objects), 0, attempt, [rows])
         write_list(Path(request.target), tuple(staged))
         self.meanwhile()
         if self.failures:

@@ -20,8 +20,8 @@ from onyx.plugins.protocol import START, UpgradedJob
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.plugin import SparkInput
-from onyx.spark.objects.staged import Staged, write_list
-from onyx.spark.objects.upload import Upload, uploaded
+from onyx.spark.objects.messages import Staged, write_list
+from onyx.spark.objects.writing import UploadOrder, uploaded
 from onyx.testing import check_input
 
 NEVER = "a frame is evaluated although there is a snapshot"
@@ -37,7 +37,7 @@ class FakeSpark:
     def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
         self.runs += 1
         assert request.objects is not None
-        order, staged = Upload(request.objects), list[Staged]()
+        order, staged = UploadOrder(request.objects), list[Staged]()
         for number in range(2):
             rows = pa.record_batch({"n": [2 * number, 2 * number + 1]})
             uploaded(order, number, 0, [rows])

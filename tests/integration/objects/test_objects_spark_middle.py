@@ -23,12 +23,11 @@ from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.middle.bundles import Bundle, Bundles
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of
-from onyx.spark.middle.result_reader import PARTITIONS
-from onyx.spark.middle.results import StageResults
+from onyx.spark.middle.results import PARTITIONS, StageResults
 from onyx.spark.middle.spool import StageSpool
-from onyx.spark.objects.fetch import rows_of
-from onyx.spark.objects.staged import Staged, write_list
-from onyx.spark.objects.upload import Upload, uploaded
+from onyx.spark.objects.messages import Staged, write_list
+from onyx.spark.objects.reading import rows_of
+from onyx.spark.objects.writing import UploadOrder, uploaded
 from onyx.storage.objects.urls import parse_url
 from onyx.testing import check_input
 
@@ -46,7 +45,7 @@ class FakeSpark:
     def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
         self.requests.append(request)
         assert request.objects is not None
-        order, staged = Upload(request.objects), list[Staged]()
+        order, staged = UploadOrder(request.objects), list[Staged]()
         parts = [part for frame in request.frames for part in frame.parts]
         for number, part in enumerate(parts):
             found = [n for batch in rows_of(parse_url(part), NUMBERS) for n in batch.to_pylist()]
@@ -176,7 +175,7 @@ def published(store: ObjectStore, number: int, *files: list[int], last: bool = F
         staged = list[Staged]()
         for place, numbers in enumerate(files):
             batch = pa.record_batch({"n": numbers})
-            staged += uploaded(Upload(asked.objects), place, 0, [batch])
+            staged += uploaded(UploadOrder(asked.objects), place, 0, [batch])
         write_list(Path(asked.target), tuple(staged))
         made.publish(target.settle("local"), bundle)
 

@@ -29,9 +29,8 @@ from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.child.environment import environment
-from onyx.spark.child.keeper import Keeper
 from onyx.spark.child.request import Frame, StageRequest, Watch
-from onyx.spark.child.runner import run_in_child
+from onyx.spark.child.runner import Keeper, run_in_child
 from onyx.spark.driver.request import QueryReply, lines
 from onyx.spark.session.connect import doubt, open_connect
 from onyx.spark.stage.output import SparkOutput

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onyx.spark.child.environment import inherited
-from onyx.spark.child.keeper import Keeper
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
-from onyx.spark.child.runner import run_in_child
+from onyx.spark.child.runner import Keeper, run_in_child
 
 
 @contextmanager

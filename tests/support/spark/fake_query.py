@@ -27,7 +27,7 @@ from onyx.spark.driver.request import (
     TaskCounts,
 )
 from onyx.spark.driver.spools import SpoolWriter
-from onyx.spark.session.ending import die_with
+from onyx.spark.processes import die_with
 from onyx.storage.staging.interface import STAGING
 from onyx.user_code.resolve import Resolver
 

@@ -25,9 +25,9 @@ from onyx.spark.child.request import StageRequest
 from onyx.spark.child.run_stage import named
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.request import QueryBatch, QueryReply, QueryRequest
-from onyx.spark.objects.fetch import opened_parquet
-from onyx.spark.objects.staged import write_list
-from onyx.spark.objects.upload import Upload, uploaded
+from onyx.spark.objects.messages import write_list
+from onyx.spark.objects.reading import opened_parquet
+from onyx.spark.objects.writing import UploadOrder, uploaded
 from onyx.spark_query.config import QueryConfig
 from onyx.spark_query.folding import contents
 from onyx.spark_query.programs import Query
@@ -154,7 +154,7 @@ def run_on_pandas(spark: Any, request: QueryRequest, asked: StageRequest) -> Non
     target = Path(asked.target)
     if asked.objects is not None:
         batches = [pa.RecordBatch.from_pandas(made[n::2], preserve_index=False) for n in range(2)]
-        order = Upload(asked.objects)
+        order = UploadOrder(asked.objects)
         staged = [one for n, each in enumerate(batches) for one in uploaded(order, n, 0, [each])]
         write_list(target, tuple(staged))
         return

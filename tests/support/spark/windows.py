@@ -21,11 +21,10 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import Record
 from onyx.spark.child.request import StageRequest, Watch
-from onyx.spark.objects.staged import write_list
-from onyx.spark.objects.upload import Upload, uploaded
+from onyx.spark.objects.messages import write_list
+from onyx.spark.objects.writing import UploadOrder, uploaded
 from onyx.spark.target import opened
 from onyx.spark.windows.aggregate import state_columns
-from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.plan import (
     COORDINATE,
     COUNT,
@@ -46,7 +45,7 @@ from onyx.spark.windows.plan import (
     Plan,
 )
 from onyx.spark.windows.spool import Spool, files_of
-from onyx.spark.windows.window import SparkWindow
+from onyx.spark.windows.window import SparkRuns, SparkWindow
 from onyx.storage.opening import location_of
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import Firing, Pages
@@ -77,7 +76,7 @@ def run_plan(request: StageRequest, timeout_s: float, watch: Watch) -> None:
     found.sort(key=lambda row: (str(row.get(ITEMS)), row[EXTENT], *map(repr, row.values())))
     parts = [part for number in range(FILES) if (part := found[number::FILES])]
     if request.objects is not None:
-        order = Upload(request.objects)
+        order = UploadOrder(request.objects)
         staged = [
             each
             for number, part in enumerate(parts)
@@ -195,7 +194,7 @@ def by_spark(
     """Makes windows by Spark whose files are in a folder."""
 
     def make(compiled: CompiledWindow, grouped: bool, shards: Shards) -> SparkWindow:
-        spark = Spark(runner, aside, "local[2]", CONF, "test", lambda: True)
+        spark = SparkRuns(runner, aside, "local[2]", CONF, "test", lambda: True)
         return SparkWindow(
             compiled, grouped, shards, Spool(location_of(str(folder))), spark, page_max
         )

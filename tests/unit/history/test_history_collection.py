@@ -23,7 +23,7 @@ from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, SealOutput
 from onyx.replica.state import Replica
 from onyx.settings import HistorySettings, Settings
-from onyx.spark.left_files import remove_left
+from onyx.spark.result_files import remove_left
 from onyx.storage.memory import MemoryBlobStore
 
 HOUR_MS = 3_600_000

@@ -30,8 +30,8 @@ from onyx.keystate.selection import Selection
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings, StateSettings
-from onyx.spark.answers import extents, files
-from onyx.spark.answers.window import AskedWindow
+from onyx.spark.windows import answers
+from onyx.spark.windows.answers import AskedWindow
 from onyx.spark.windows.spool import Spool, spool_of
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.opening import check_shared, open_store
@@ -217,7 +217,7 @@ def test_sessions_take_room_each(tmp_path: Path) -> None:
 def test_row_groups_without_the_number_are_not_read(tmp_path: Path) -> None:
     folder = Spool(location_of(str(tmp_path)))
     folder.write("p-1", pa.table({"key_int": pa.array(range(100))}))
-    reader = files.FileReader(folder, rows_max=100)
+    reader = answers.AnswerReader(folder, rows_max=100)
     path = folder.path("p-1")
     assert [each.num_rows for each in reader.batches(path, {"key_int": (5, 5)})] == [100]
     assert list(reader.batches(path, {"key_int": (100, 200)})) == []
@@ -230,7 +230,7 @@ def test_files_of_an_object_store_are_read_and_found_gone(
         monkeypatch.setenv(name, value)
     folder = Spool(location_of(f"{ObjectStore(fake_s3).url}/some/location"))
     folder.write("p-1", pa.table({"key_int": pa.array(range(100))}))
-    reader, path = files.FileReader(folder), folder.path("p-1")
+    reader, path = answers.AnswerReader(folder), folder.path("p-1")
     assert [each.num_rows for each in reader.batches(path, {})] == [100]
     folder.remove("p-1")
     for gone in (path, folder.path("r-1")):
@@ -252,4 +252,4 @@ def test_sessions_with_keys_are_refused_by_key() -> None:
 
 
 def test_what_is_held_has_a_limit_in_bytes() -> None:
-    assert extents.HELD_BYTES_MAX == 64 * 1024 * 1024
+    assert answers.HELD_BYTES_MAX == 64 * 1024 * 1024

@@ -23,11 +23,10 @@ from tests.support.patience import WAIT_S
 
 from onyx.errors import Blocked, Fenced, Unavailable, UserFunctionError
 from onyx.plugins.protocol import SealProgress
-from onyx.spark.child import process, protocol
-from onyx.spark.child.keeper import Keeper
+from onyx.spark.child import protocol, runner
 from onyx.spark.child.protocol import Cancel, Ended, Run, StageFailure, read_line, write_message
 from onyx.spark.child.request import Frame, StageRequest, Watch
-from onyx.spark.child.runner import run_in_child
+from onyx.spark.child.runner import Keeper, run_in_child
 from onyx.state.local.scratch import temporary_folder
 
 REQUEST = StageRequest("m:f", master="local[1]")
@@ -70,7 +69,7 @@ def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
     """Of children that follow the script."""
     (tmp_path / "scripted_child.py").write_text(SCRIPTED)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(process, "_MODULE", "scripted_child")
+    monkeypatch.setattr(runner, "_MODULE", "scripted_child")
     made = Keeper()
     yield made
     made.end()
@@ -350,7 +349,7 @@ def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(real: Keeper, tmp_p
 
 
 def test_a_child_without_its_parent_does_not_begin() -> None:
-    from onyx.spark.session.ending import die_with
+    from onyx.spark.processes import die_with
 
     with pytest.raises(SystemExit, match="is gone"):
         die_with(sys.maxsize)

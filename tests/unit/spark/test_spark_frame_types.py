@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 
 from onyx.flow.columns.record_batch import from_dicts
-from onyx.spark.middle.misfits import FrameTypes
+from onyx.spark.middle.frame_types import FrameTypes
 from onyx.storage.opening import location_of
 
 Values = list[Any]

@@ -19,7 +19,7 @@ from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.plugin import SparkInput
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import request_of as middle_request
-from onyx.spark.session.spark_master import SparkMaster, spark_of_job
+from onyx.spark.session.masters import SparkMaster, spark_of_job
 from onyx.spark.stage.frames import request_of as output_request
 from onyx.spark.stage.options import SparkOptions
 

@@ -23,8 +23,7 @@ from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.middle.bundles import Bundle, Bundles
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of, request_of
-from onyx.spark.middle.result_reader import PARTITIONS
-from onyx.spark.middle.results import StageResults, first_needed
+from onyx.spark.middle.results import PARTITIONS, StageResults, first_needed
 from onyx.spark.middle.spool import StageSpool
 from onyx.storage.opening import location_of
 from onyx.testing import check_input

@@ -13,11 +13,17 @@ from tests.support.jobs.plugin_context import plugin_context
 from tests.support.spark.outputs import output
 
 from onyx.errors import OnyxError, Unavailable, UserError
-from onyx.spark.objects.bodies import body, suffix
-from onyx.spark.objects.carried import CarriedError, carried, carried_in
-from onyx.spark.objects.fetch import fetch_rows, fitted
 from onyx.spark.objects.forms import wrong_form
-from onyx.spark.objects.staged import Staged, read_list, write_list
+from onyx.spark.objects.messages import (
+    CarriedError,
+    Staged,
+    carried,
+    carried_in,
+    read_list,
+    write_list,
+)
+from onyx.spark.objects.reading import _with_columns, fetch_rows
+from onyx.spark.objects.writing import body, suffix
 
 STAGE = "tests.support.jobs.job_functions:spark_total"
 
@@ -103,13 +109,13 @@ def test_the_output_refuses_such_a_format_at_a_url_and_not_in_a_folder(tmp_path:
 def test_columns_that_an_object_lacks_are_null_and_others_are_left_out() -> None:
     wanted = pa.schema([("n", pa.float64()), ("text", pa.string())])
     batch = pa.record_batch({"other": [True], "n": pa.array([1], pa.int64())})
-    assert fitted(batch, wanted).to_pylist() == [{"n": 1.0, "text": None}]
+    assert _with_columns(batch, wanted).to_pylist() == [{"n": 1.0, "text": None}]
 
 
 def test_times_finer_than_those_of_spark_are_cut_off() -> None:
     wanted = pa.schema([("at", pa.timestamp("us", "UTC"))])
     batch = pa.record_batch({"at": pa.array([1_001], pa.timestamp("ns", "UTC"))})
-    assert fitted(batch, wanted).column("at").cast(pa.int64()).to_pylist() == [1]
+    assert _with_columns(batch, wanted).column("at").cast(pa.int64()).to_pylist() == [1]
 
 
 def test_batches_are_gathered_into_one_group_of_rows() -> None:

@@ -12,8 +12,15 @@ from onyx.errors import ManifestError
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
-from onyx.spark.compiler.plan import Exchange, Fragment, Middle, Plan, PlannedOutput, PlannedWindow
-from onyx.spark.compiler.render import render
+from onyx.spark.compiler.plan import (
+    Exchange,
+    Fragment,
+    Middle,
+    Plan,
+    PlannedOutput,
+    PlannedWindow,
+    render,
+)
 from onyx.spark_query.chain import PARTITIONS, buckets_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -22,7 +22,7 @@ from tests.support.spark.children import warm_children
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.plugins.protocol import SealProgress
-from onyx.spark.child import frames, run_stage
+from onyx.spark.child import run_stage
 from onyx.spark.child.protocol import StageFailure
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.child.run_stage import named
@@ -196,7 +196,7 @@ def test_an_exception_of_a_stage_is_answered_with_its_place(
     user_code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions = FakeSessions()
-    monkeypatch.setattr(frames, "read_parts", lambda *_: "a frame")
+    monkeypatch.setattr(run_stage, "read_parts", lambda *_: "a frame")
 
     def answer(stage: str) -> StageFailure | None:
         request = request_for(f"stages_of_a_user:{stage}", user_code)
@@ -216,7 +216,7 @@ def test_what_a_stage_raises_when_its_jvm_has_died_is_no_mistake_of_its_author(
     user_code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions = FakeSessions("has ended with code 1")
-    monkeypatch.setattr(frames, "read_parts", lambda *_: "a frame")
+    monkeypatch.setattr(run_stage, "read_parts", lambda *_: "a frame")
     turn = run_stage.Turn(sessions, "1", user_code)
     failure = run_stage.answer(request_for("stages_of_a_user:raising", user_code), turn)
     assert failure is not None
@@ -249,7 +249,7 @@ def test_parts_that_spark_cannot_unite_are_for_the_user_to_mend(
     def refuse(*_: Any) -> None:
         raise Refused("no such cast")
 
-    monkeypatch.setattr(frames, "read_parts", refuse)
+    monkeypatch.setattr(run_stage, "read_parts", refuse)
     request = msgspec.structs.replace(
         request_for("stages_of_a_user:doubled", user_code), frames=(Frame("n", schema=schema),)
     )

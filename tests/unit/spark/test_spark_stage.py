@@ -24,10 +24,10 @@ from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
 from onyx.spark.child.request import Frame, StageRequest, Watch
-from onyx.spark.result_names import MANIFEST
-from onyx.spark.stage import result_folder
-from onyx.spark.stage.directory_stage import Workspace, run_stage
+from onyx.spark.result_files import MANIFEST
+from onyx.spark.stage import results
 from onyx.spark.stage.output import SparkOutput
+from onyx.spark.stage.results import FolderWorkspace, run_folder_stage
 from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, Notes, upgrade
 from onyx.storage.opening import location_of
 
@@ -338,11 +338,11 @@ def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: 
         (own / "result").mkdir(parents=True)
         return True
 
-    work = Workspace(location_of(str(tmp_path)), JobId("job-1"), permitted)
+    work = FolderWorkspace(location_of(str(tmp_path)), JobId("job-1"), permitted)
     upgrade(Notes(work.location), work.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     with pytest.raises(Fenced):
-        run_stage(work, lambda: own, request, SummingRunner(), 60.0)
+        run_folder_stage(work, lambda: own, request, SummingRunner(), 60.0)
     assert not work.result.exists()
 
 
@@ -385,7 +385,7 @@ def test_a_result_goes_back_if_a_worker_dies_before_the_next_one_is_there(
     runner = SummingRunner()
     dying = spark_output(tmp_path, runner, job="job-2")
     written(dying, 2)
-    monkeypatch.setattr(result_folder, "put_back", lambda *_: None)
+    monkeypatch.setattr(results, "put_back", lambda *_: None)
     failing_rename(monkeypatch, dies=True)
     with pytest.raises(KeyboardInterrupt):
         dying.seal()
@@ -453,12 +453,12 @@ def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_pat
     own.mkdir()
     answers = [False, False, True]
     pauses: list[float] = []
-    work = Workspace(
+    work = FolderWorkspace(
         location_of(str(tmp_path)), JobId("job-1"), lambda: answers.pop(0), pauses.append
     )
     upgrade(Notes(work.location), work.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
-    run_stage(work, lambda: own, request, SummingRunner(), 60.0)
+    run_folder_stage(work, lambda: own, request, SummingRunner(), 60.0)
     assert work.result.exists()
     assert len(pauses) == 2
 
@@ -466,11 +466,13 @@ def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_pat
 def test_a_worker_that_never_sees_zookeeper_again_gives_up(tmp_path: Path) -> None:
     own = tmp_path / "staging"
     own.mkdir()
-    work = Workspace(location_of(str(tmp_path)), JobId("job-1"), lambda: False, lambda _: None)
+    work = FolderWorkspace(
+        location_of(str(tmp_path)), JobId("job-1"), lambda: False, lambda _: None
+    )
     upgrade(Notes(work.location), work.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     with pytest.raises(Unavailable, match="ZooKeeper"):
-        run_stage(work, lambda: own, request, SummingRunner(), 60.0)
+        run_folder_stage(work, lambda: own, request, SummingRunner(), 60.0)
     assert not work.result.exists()
 
 

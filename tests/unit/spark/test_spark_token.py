@@ -8,7 +8,7 @@ import pytest
 
 from onyx.errors import SettingsError
 from onyx.spark.child.environment import environment
-from onyx.spark.session.token import with_token
+from onyx.spark.session.connect import with_token
 
 OWN = "sc://fleet-spark.team.svc:15002"
 

@@ -24,10 +24,10 @@ from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START
 from onyx.spark.child.request import EXACT_TYPES, StageRequest, Write
-from onyx.spark.child.writing import write
-from onyx.spark.middle.misfits import FrameTypes
-from onyx.spark.objects.frames import read_parts
-from onyx.spark.objects.staged import ObjectTarget, read_list
+from onyx.spark.child.run_stage import write
+from onyx.spark.middle.frame_types import FrameTypes
+from onyx.spark.objects.messages import ObjectTarget, read_list
+from onyx.spark.objects.reading import read_parts
 from onyx.spark.types import for_spark, spark_schema
 from onyx.storage.opening import location_of
 

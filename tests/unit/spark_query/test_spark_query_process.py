@@ -26,7 +26,7 @@ from onyx.spark.driver import process as module
 from onyx.spark.driver.process import QueryProcess
 from onyx.spark.driver.request import QueryReply, QueryRequest, TaskCounts
 from onyx.spark.driver.spools import read_spool
-from onyx.spark.session.scratch import spark_scratch
+from onyx.spark.processes import spark_scratch
 from onyx.state.local.scratch import temporary_folder
 
 USER_CODE = """

@@ -18,7 +18,7 @@ from onyx.errors import ManifestError
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
-from onyx.spark.compiler.render import render
+from onyx.spark.compiler.plan import render
 from onyx.spark.driver.request import TaskCounts
 
 MODULE = '''

@@ -21,13 +21,12 @@ from onyx.journal.logs import ChunkPlace, PartitionFolder, decode_chunk, decode_
 from onyx.log.interface import Origin
 from onyx.requests.request import BatchOfWrite, Form, Payload
 from onyx.settings import Settings, StateSettings
-from onyx.spark.input.snapshot import Snapshot
-from onyx.spark.left_files import remove_left
+from onyx.spark.input.plugin import FrameSnapshot
 from onyx.spark.middle.bundles import Bundles
+from onyx.spark.result_files import remove_left
 from onyx.spark.stage import versions
 from onyx.spark.stage.direct import DirectWrite, WriteNotes
-from onyx.spark.stage.object_result import _manifest
-from onyx.spark.stage.result_folder import is_of
+from onyx.spark.stage.results import _manifest, is_result_of
 from onyx.spark.target import opened
 from onyx.spark.windows.spool import LIST, Spool
 from onyx.spark_source.listing import document
@@ -46,7 +45,7 @@ FOLDER = PartitionFolder(JOB, "in", 0)
 def snapshot(location: Location, data: bytes) -> None:
     location.create("job-1.work/_onyx.json", data)
     context = replace(plugin_context({}), job=JOB)
-    assert Snapshot(location, context).folder
+    assert FrameSnapshot(location, context).folder
 
 
 def bundle(location: Location, data: bytes) -> None:
@@ -175,7 +174,7 @@ def test_an_archive_file_that_is_cut_short_or_has_a_wrong_byte_is_an_error_that_
 @pytest.mark.parametrize("data", [*CUT, *FOREIGN])
 def test_what_is_no_result_is_replaced(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "_onyx.json").write_bytes(data)
-    assert not is_of(tmp_path, JOB)
+    assert not is_result_of(tmp_path, JOB)
     assert _manifest(Piece(data, len(data), "1")) is None
 
 

@@ -13,9 +13,9 @@ from onyx.processes.surroundings import import_from, settings
 from onyx.rights import rights_of
 from onyx.spark.child.environment import environment
 from onyx.spark.explain import explained
+from onyx.spark.processes import spark_scratch
+from onyx.spark.session.masters import spark_of_job
 from onyx.spark.session.opening import open_session
-from onyx.spark.session.scratch import spark_scratch
-from onyx.spark.session.spark_master import spark_of_job
 from onyx.spark_query.explain import explained_query
 from onyx.user_code.resolve import Resolver
 

@@ -4,7 +4,7 @@ A job that nobody works on has it in the state log. One that was killed keeps it
 forgotten (`onyx gc`), one that is suspended or waits for peers until it goes on. Nothing is written
 or fenced: peers may begin to work on the job at any moment. A job on Spark has it in the chunks of
 the last commit, whether it runs or not; a window that peers have Spark aggregate in files that the
-state log names (`spark.answers`).
+state log names (`spark.windows.answers`).
 """
 
 from __future__ import annotations

@@ -28,9 +28,8 @@ from onyx.plugins.context import context_of
 from onyx.plugins.options import read_options
 from onyx.plugins.protocol import PluginContext
 from onyx.rights import EVERYTHING
-from onyx.spark.child.frames import given, result_of
-from onyx.spark.child.query import queried
 from onyx.spark.child.request import EXACT_TYPES, StageRequest
+from onyx.spark.child.run_stage import given, queried, result_of
 from onyx.spark.middle.request import options_of
 from onyx.spark.middle.request import request_of as request_of_middle
 from onyx.spark.stage.frames import request_of

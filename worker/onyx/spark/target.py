@@ -1,7 +1,7 @@
 """What a run of a stage writes: a folder of Parquet files that no other run has.
 
 Spark writes them itself where it sees a folder, and executors upload them elsewhere
-(`objects.staged`). Either way nothing counts before somebody names the files: nobody can see from
+(`objects.writing`). Either way nothing counts before somebody names the files: nobody can see from
 the folder alone whether a run has ended, and a task of Spark that was repeated leaves files there.
 """
 
@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from onyx.base.structs import RESTORE
 from onyx.errors import OnyxError, StateError, Unavailable, UserError, UserFunctionError
 from onyx.spark.child.request import StageRequest
-from onyx.spark.objects.staged import ObjectTarget, read_list
-from onyx.spark.result_names import SUFFIX
-from onyx.spark.session.scratch import spark_scratch
+from onyx.spark.objects.messages import ObjectTarget, read_list
+from onyx.spark.processes import spark_scratch
+from onyx.spark.result_files import SUFFIX
 from onyx.storage.file_system import sync_directory
 from onyx.storage.interface import Location
 

@@ -17,7 +17,7 @@ import msgspec
 
 from onyx.errors import Unavailable
 from onyx.spark.driver.request import Published, QueryBatch, QueryLine, QueryRequest
-from onyx.spark.session.ending import die_with
+from onyx.spark.processes import die_with
 from onyx.spark.session.masters import is_connect
 from onyx.spark_query.session import begin, opened
 

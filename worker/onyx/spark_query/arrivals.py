@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from onyx.model.workflow import sources_above
-from onyx.spark.compiler.edges import above, all_above, below
+from onyx.spark.compiler.compile import above, all_above, below
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.folding.left import AWAY
 from onyx.spark_query.micro_batches import Reached

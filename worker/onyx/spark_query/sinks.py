@@ -16,7 +16,7 @@ from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import Output, StagingOutput, Token
 from onyx.program.plugin_forms import Writer
 from onyx.spark.driver.spools import SpoolWriter
-from onyx.spark.middle.misfits import TYPES, FrameTypes
+from onyx.spark.middle.frame_types import TYPES, FrameTypes
 from onyx.spark.middle.request import options_of
 from onyx.spark.types import for_spark
 from onyx.spark_query.middle.files import folder_in, parts_of
@@ -54,7 +54,7 @@ class Sinks:
         self._outputs[task][1].write(segments)
 
     def misfits(self, task: str, upstream: str, segments: Segments) -> list[SegmentFailure]:
-        """Segments that a Spark stage in the middle cannot have (`spark.middle.misfits`)."""
+        """Segments that a Spark stage in the middle cannot have (`spark.middle.frame_types`)."""
         frame = task, upstream
         if frame not in self._types:
             location = folder_in(self._query, task) / TYPES / upstream

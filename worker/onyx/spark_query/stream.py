@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from onyx.errors import UserError
 from onyx.model.workflow import stateful_tasks
 from onyx.plugins.starting import first_cursor
-from onyx.spark.compiler.edges import all_above
+from onyx.spark.compiler.compile import all_above
 from onyx.spark.driver.committed import has_ended
 from onyx.spark.driver.request import (
     BucketState,

@@ -18,7 +18,7 @@ from onyx.errors import UserError
 from onyx.plugins.parts.listing import files_in, parts_in
 from onyx.plugins.parts.names import whose
 from onyx.plugins.parts.offsets import Part
-from onyx.spark.result_names import MANIFEST
+from onyx.spark.result_files import MANIFEST
 from onyx.storage.opening import location_of
 
 _RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")

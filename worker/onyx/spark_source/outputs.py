@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.model.plugins import OUTPUTS, makes_one_result
-from onyx.spark.result_names import MANIFEST
+from onyx.spark.result_files import MANIFEST
 from onyx.spark_source.listing import (
     Folder,
     OutputFiles,

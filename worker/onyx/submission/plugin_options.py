@@ -20,7 +20,7 @@ from onyx.model.report import PROBLEMS_MAX, at, nearest, within
 from onyx.model.workflow import parents
 from onyx.plugins.options import check_options, options_of, own_options
 from onyx.spark.compiler.refusals import refusals
-from onyx.spark.session.spark_master import SparkMaster, wrong_spark_master
+from onyx.spark.session.masters import SparkMaster, wrong_spark_master
 from onyx.upgrade.compatibility import result_path
 
 

@@ -33,12 +33,11 @@ from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START
 from onyx.rights import EVERYTHING
 from onyx.spark.child.environment import environment
-from onyx.spark.child.frames import result_of
 from onyx.spark.child.request import EXACT_TYPES, StageRequest
-from onyx.spark.child.writing import write
-from onyx.spark.objects.frames import read_parts
+from onyx.spark.child.run_stage import result_of, write
+from onyx.spark.objects.reading import read_parts
+from onyx.spark.processes import spark_scratch
 from onyx.spark.session.opening import open_session
-from onyx.spark.session.scratch import spark_scratch
 from onyx.spark.types import for_spark
 
 MASTER = "local[1]"

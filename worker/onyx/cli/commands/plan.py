@@ -9,7 +9,7 @@ from onyx.cli.command_line import Option
 from onyx.cli.job_file import FileArgument, read_job
 from onyx.cli.options import Engine, ModulesOption
 from onyx.spark.compiler.compile import compile_job
-from onyx.spark.compiler.render import render
+from onyx.spark.compiler.plan import render
 
 local_plans = ModuleOnDemand("onyx.cli.local_plans")
 ExplainOption = Annotated[bool, Option("--explain", "Print Spark's physical plans.")]

@@ -12,7 +12,7 @@ from onyx.flow.predicates import Resolve
 from onyx.keystate.extents import Extent
 from onyx.keystate.records import Record, of_window
 from onyx.keystate.selection import Selection
-from onyx.spark.answers.window import AskedWindow
+from onyx.spark.windows.answers import AskedWindow
 
 
 class WindowBySpark(WindowState, frozen=True):

@@ -17,7 +17,7 @@ from onyx.history.replicas import Replicas
 from onyx.ids import GroupId
 from onyx.peer.work.workforce import TaskServices
 from onyx.replica.state import Replica
-from onyx.spark.left_files import remove_left
+from onyx.spark.result_files import remove_left
 from onyx.telemetry.catalog import LOG_STORED, LOG_STORED_MAX
 from onyx.telemetry.interface import GroupMetrics
 

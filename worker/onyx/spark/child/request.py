@@ -9,7 +9,7 @@ import msgspec
 
 from onyx.base.structs import prepared
 from onyx.plugins.protocol import SealProgress
-from onyx.spark.objects.staged import ObjectTarget
+from onyx.spark.objects.messages import ObjectTarget
 
 EXACT_TYPES = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -83,7 +83,7 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frames: tuple[Frame, ...] = (Frame(),)
     target: str = ""
     """Directory to write the result to; it does not exist yet, its parent does. With `objects` a
-    file for the names of what was written (`objects.staged.read_list`)."""
+    file for the names of what was written (`objects.messages.read_list`)."""
     objects: ObjectTarget | None = None
     """Where the result goes, if that is an object store."""
     query: str | None = None

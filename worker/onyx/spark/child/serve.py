@@ -35,9 +35,8 @@ from onyx.spark.child.protocol import (
     read_line,
     write_message,
 )
-from onyx.spark.child.run_stage import answer
-from onyx.spark.child.turn import Turn
-from onyx.spark.session.ending import die_with
+from onyx.spark.child.run_stage import Turn, answer
+from onyx.spark.processes import die_with
 from onyx.spark.session.kept import Sessions, kept_sessions
 
 REPORT_INTERVAL_S = 1.0

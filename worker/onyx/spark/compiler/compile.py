@@ -4,6 +4,9 @@ A task behind a shuffle (grouped, or with state) begins the fragment after the l
 to it, and so do the rows of a Spark stage of the user; every other task runs wherever its parents
 do. One row of fragments for the whole job, instead of one query for each
 output, because a source must be read once: Spark computes a frame anew for each action on it.
+
+The workflow is cut above each Spark stage in the middle (`below`, `above`): what such a stage gives
+is not what came to it. The rows begin anew, as those of an input do, and no watermark goes past it.
 """
 
 from __future__ import annotations
@@ -15,13 +18,13 @@ from onyx.errors import ManifestError
 from onyx.model.combining import against_combining, assigns_watermarks
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.model.workflow import (
+    children,
     is_unbounded,
     ordered_parents,
     parents,
     stateful_tasks,
     topological_order,
 )
-from onyx.spark.compiler.edges import all_above
 from onyx.spark.compiler.plan import Exchange, Fragment, Middle, Plan, PlannedOutput, PlannedWindow
 from onyx.spark.compiler.refusals import refusals
 
@@ -164,3 +167,31 @@ def _is_heard(job: Job, task: str, by: str) -> bool:
 def _aggregation(window: Window) -> str:
     found = window.aggregation
     return found if isinstance(found, str) else " ".join(found)
+
+
+def below(job: Job) -> dict[str, tuple[str, ...]]:
+    """For each task those that its segments reach as such."""
+    return {
+        task: tuple(each for each in its if job.entry(each).stage is None)
+        for task, its in children(job.workflow).items()
+    }
+
+
+def above(job: Job) -> dict[str, tuple[str, ...]]:
+    """For each task those whose segments reach it as such."""
+    return {
+        task: its if job.entry(task).stage is None else ()
+        for task, its in parents(job.workflow).items()
+    }
+
+
+def all_above(job: Job, task: str) -> frozenset[str]:
+    """All tasks whose event time reaches a task."""
+    edges, found = above(job), set[str]()
+    waiting = list(edges[task])
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += edges[name]
+    return frozenset(found)

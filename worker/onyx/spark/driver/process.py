@@ -29,8 +29,7 @@ from onyx.spark.driver.request import (
     QueryRequest,
     lines,
 )
-from onyx.spark.process_group import ProcessGroup
-from onyx.spark.session.scratch import spark_scratch
+from onyx.spark.processes import ProcessGroup, spark_scratch
 from onyx.state.local.scratch import Scratch
 
 logger = logging.getLogger("onyx.task")

@@ -10,7 +10,7 @@ import msgspec
 from onyx.errors import Problem
 from onyx.model.names import is_function
 from onyx.plugins.options import Options, wrong_folder
-from onyx.spark.session.spark_master import SparkMaster, wrong_spark_master
+from onyx.spark.session.masters import SparkMaster, wrong_spark_master
 
 
 class SparkInputOptions(Options, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from onyx.base.seams import Clock
 from onyx.base.structs import prepared, stored
 from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.protocol import PluginContext
-from onyx.spark.result_names import MANIFEST
+from onyx.spark.result_files import MANIFEST
 from onyx.spark.target import Target, is_data, rows_of, target_in
 from onyx.storage.interface import Location
 from onyx.storage.staging.interface import PartStore
@@ -62,7 +62,7 @@ class Result(msgspec.Struct, frozen=True):
     """It is that of the last bundle."""
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingParts(msgspec.Struct, frozen=True):
     """What is in no bundle yet."""
 
     number: int
@@ -111,17 +111,17 @@ class Bundles:
             found = self._seen[number] = _decoded(data, Bundle, self._bundles, name)
         return found
 
-    def waiting(self, first: int = 1) -> Waiting:
+    def waiting(self, first: int = 1) -> WaitingParts:
         """What the next bundle would have. Bundles before `first` have results, and their parts are
         gone."""
         number, taken = first, set[str]()
         while (bundle := self.bundle(number)) is not None:
             if bundle.last:
-                return Waiting(number, (), ended=True)
+                return WaitingParts(number, (), ended=True)
             taken.update(bundle.parts)
             number += 1
         found = (each.name for each in self._parts.list("") if is_data(each.name))
-        return Waiting(number, tuple(each for each in found if each not in taken))
+        return WaitingParts(number, tuple(each for each in found if each not in taken))
 
     def make(self, bundle: Bundle) -> Bundle:
         """Make a bundle, unless there is one of this number; the one that stands then. All before

@@ -17,8 +17,8 @@ from typing import NoReturn
 
 from onyx.errors import OnyxError, SettingsError
 from onyx.java import java_home_for_spark
+from onyx.spark.child.environment import named_user
 from onyx.spark.pods.programs import Call, Installation, executor, server
-from onyx.spark.session import user_name
 
 USAGE = "usage: python -m onyx.spark.pods server PROPERTIES_FILE | executor"
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
     """Become the program."""
     try:
         call = _call(arguments, variables)
-        named = user_name.environment(Path(tempfile.gettempdir()))
+        named = named_user(Path(tempfile.gettempdir()))
     except OnyxError as error:
         sys.exit(f"onyx: {error}")
     paths = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), os.getcwd()]))

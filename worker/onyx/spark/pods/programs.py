@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from onyx.errors import SettingsError
-from onyx.spark.session import token
+from onyx.spark.session import connect
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 EXECUTOR_CLASS = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
@@ -69,8 +69,8 @@ def server(installed: Installation, properties: Path, given: Mapping[str, str]) 
     arguments = (submit, "--class", SERVER_CLASS, "--properties-file", str(properties))
     known = ((key, given.get(variable, "")) for key, variable in _SERVER_SETTINGS.items())
     of_pod = (part for key, value in known if value for part in ("--conf", f"{key}={value}"))
-    file = given.get(token.FILE_VARIABLE)
-    shown = {token.OF_PYSPARK: token.read_token(Path(file))} if file else {}
+    file = given.get(connect.FILE_VARIABLE)
+    shown = {connect.OF_PYSPARK: connect.read_token(Path(file))} if file else {}
     return Call((*arguments, *of_pod, "spark-internal"), {**_variables(installed), **shown})
 
 

@@ -2,29 +2,43 @@
 
 It may be away, die while a stage runs, be of another version or no such server at all. PySpark's
 client then tries for ten minutes and says little; here it gives up after half a minute, because the
-stage is run again as a whole.
+stage is run again as a whole. Whether anything answers is asked first (`require_one`, of masters
+too): Spark itself waits for a minute, and then says that something has been stopped.
+
+PySpark sends a token only over TLS, which its server does not speak by itself. In a cluster nobody
+but workers reaches the server, so ours travels as plain text, in the header that the server reads.
+It goes to the server of `ONYX_SPARK_MASTER` alone: a job may name any other. PySpark's own
+variable, `SPARK_CONNECT_AUTHENTICATE_TOKEN`, is for servers behind TLS.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from onyx.errors import SettingsError, Unavailable, UserError
-from onyx.spark.session.reaching import require_one
-from onyx.spark.session.token import FILE_VARIABLE, MASTER_VARIABLE, OF_PYSPARK, with_token
+from onyx.settings import from_environment
 
 PORT = 15002
 """The port of a server whose URL gives none."""
 SESSION_TIMEOUT_S = 120.0
 """Longest wait for a session. What takes a connection and is no such server may say nothing."""
+ANSWER_TIMEOUT_S = 10.0
+"""Longest wait for a port to answer."""
 RETRIES_MAX = 6
 RETRY_FIRST_MS = 500
 RETRY_FACTOR = 2.0
 RETRY_MAX_MS = 10_000
+FILE_VARIABLE = "ONYX_SPARK_TOKEN_FILE"
+MASTER_VARIABLE = "ONYX_SPARK_MASTER"
+OF_PYSPARK = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_CHARACTERS_MAX = 4_096
 _SIGNS_OF_A_TOKEN = ("No authentication token provided", "Invalid authentication token")
 _SIGNS_OF_LOSS = ("INVALID_HANDLE.", "RETRIES_EXCEEDED", "StatusCode.UNAVAILABLE")
 """The second: a server that was started anew does not know the session."""
@@ -164,3 +178,68 @@ def _own_version() -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+def require_one(what: str, places: Sequence[tuple[str, int]]) -> None:
+    """That one of some places takes a connection.
+
+    Args:
+        what: should be there, for the message.
+
+    Raises:
+        Unavailable: none does.
+    """
+    said = []
+    for host, port in places:
+        try:
+            socket.create_connection((host, port), ANSWER_TIMEOUT_S).close()
+        except OSError as error:
+            said.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return
+    raise Unavailable(
+        f"no {what} answers at {', '.join(said)}; is it started, and may this worker reach it?"
+    )
+
+
+def with_token(master: str, variables: Mapping[str, str]) -> str:
+    """The URL by which PySpark finds a server and shows what that wants to see.
+
+    Args:
+        master: `sc://host:port`, perhaps with parameters.
+        variables: of this process.
+
+    Raises:
+        SettingsError: the file of the token, or another setting, cannot be read.
+    """
+    file = from_environment(variables).spark_token_file
+    if not file or not is_own(master, variables):
+        return master
+    address, _, parameters = master.removeprefix("sc://").partition("/")
+    kept = parameters.removesuffix(";")
+    return f"sc://{address}/{kept};authorization={quote(f'Bearer {read_token(Path(file))}')}"
+
+
+def is_own(master: str, variables: Mapping[str, str]) -> bool:
+    """Whether a master is the server that workers use for jobs that name none."""
+    return _address(master) == _address(from_environment(variables).spark_master)
+
+
+def read_token(file: Path) -> str:
+    """What is in the file.
+
+    Raises:
+        SettingsError: it cannot be read, or holds no token.
+    """
+    try:
+        with file.open(encoding="ascii") as opened:
+            token = opened.read(_CHARACTERS_MAX).strip()
+    except (OSError, UnicodeError) as error:
+        raise SettingsError(f"{FILE_VARIABLE}: {file} cannot be read: {error}") from error
+    if not token.isprintable() or not token or " " in token:
+        raise SettingsError(f"{FILE_VARIABLE}: {file} holds no token: one word is wanted")
+    return token
+
+
+def _address(master: str) -> str:
+    return master.removeprefix("sc://").partition("/")[0].lower()

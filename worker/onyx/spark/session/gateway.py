@@ -27,7 +27,7 @@ from threading import Thread
 from typing import IO, Any, NamedTuple
 
 from onyx.errors import FailsAgain, Unavailable, UserFunctionError
-from onyx.spark.session.ending import dying_with_us
+from onyx.spark.processes import dying_with_us
 
 START_TIMEOUT_S = 300.0
 """Longest wait for a JVM to answer. A machine under load needs a minute."""

@@ -1,11 +1,25 @@
-"""Where Spark may run: which masters there are, and what is wrong with others."""
+"""Where Spark runs: which masters there are, what is wrong with others, and which one a task has.
+
+A `master` of the task counts first; then its own `sparkConf` is all. Otherwise the job's
+`spec.spark` counts, whose `master` is that of the worker if there is none, and the task's
+`sparkConf` comes on top of its own. So stages, DataFrames as inputs and windows of a job that say
+nothing have the same Spark, and one child of a worker serves them all.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
-from onyx.errors import Problem
+import msgspec
+
+from onyx.errors import Problem, UserError
+from onyx.model.job import Spark
+from onyx.model.spark_rights import refused_settings
+from onyx.plugins.options import task_error
+from onyx.plugins.protocol import PluginContext
+from onyx.rights import Rights
 
 _CONNECT = "sc://"
 _LOCAL = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?")
@@ -57,3 +71,73 @@ def not_of_a_session(conf: Mapping[str, str]) -> Iterator[Problem]:
         if key.startswith("spark.") and not key.startswith(OF_SESSIONS):
             what = "is set where a Spark Connect server is started, not by who uses it"
             yield Problem(f"sparkConf.{key}", what, f"only {OF_SESSIONS}* with a master sc://")
+
+
+class SparkMaster(msgspec.Struct, frozen=True):
+    """Where Spark runs, and how."""
+
+    url: str
+    """`local[*]`, `sc://host`, `spark://host:7077`."""
+    conf: dict[str, str]
+    """Settings of Spark."""
+
+
+class OfTask(Protocol):
+    """Options of a task that may say where Spark runs."""
+
+    @property
+    def master(self) -> str | None: ...
+
+    @property
+    def spark_conf(self) -> dict[str, str]: ...
+
+
+Wrong = Callable[[SparkMaster], Iterable[Problem]]
+"""What is wrong with a master, at the options `master` and `sparkConf`."""
+
+
+def spark_of_job(spark: Spark | None, workers: str, rights: Rights) -> SparkMaster:
+    """For what has no options of its own.
+
+    Args:
+        workers: the master of the worker.
+        rights: what its owner lets jobs set.
+
+    Raises:
+        UserError: the job sets what it may not.
+    """
+    section = spark or Spark()
+    for problem in refused_settings("spec.spark.sparkConf", section.spark_conf, rights.spark_conf):
+        raise UserError(f"{problem.path} {problem.message}: {problem.hint}")
+    return SparkMaster(section.master or workers, dict(section.spark_conf))
+
+
+def spark_for(context: PluginContext, options: OfTask, wrong: Wrong) -> SparkMaster:
+    """For a task.
+
+    Args:
+        wrong: says what is wrong with a master that its options do not name.
+
+    Raises:
+        UserError: Spark cannot run there what the task wants, or it sets what jobs may not.
+    """
+    for problem in refused_settings("sparkConf", options.spark_conf, context.rights.spark_conf):
+        raise task_error(context, f"{problem.path} {problem.message}: {problem.hint}")
+    if options.master is not None:
+        return SparkMaster(options.master, options.spark_conf)
+    of_job = spark_of_job(context.spark, context.spark_master, context.rights)
+    master = SparkMaster(of_job.url, of_job.conf | options.spark_conf)
+    source = "ONYX_SPARK_MASTER of the workers, because neither the task nor the job names one"
+    if context.spark.master is not None:
+        source = "spec.spark.master, because the task names none"
+    for problem in wrong(master):
+        what = f"{problem.path} {problem.message} ({source}): {problem.hint}"
+        raise task_error(context, what)
+    return master
+
+
+def wrong_spark_master(master: SparkMaster) -> Iterable[Problem]:
+    """What is wrong with a master, whatever runs there."""
+    yield from wrong_master(master.url)
+    if is_connect(master.url):
+        yield from not_of_a_session(master.conf)

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from onyx.errors import SettingsError, Unavailable
 from onyx.spark.session.blame import blame
-from onyx.spark.session.connect import open_connect
+from onyx.spark.session.connect import open_connect, require_one
 from onyx.spark.session.gateway import begin, how_ended, launch
 from onyx.spark.session.masters import is_connect, is_local, places_of
-from onyx.spark.session.reaching import require_one
 
 DRIVER_MEMORY = "1g"
 """Heap of the JVM unless `sparkConf` says otherwise: enough to aggregate some 100 million rows."""

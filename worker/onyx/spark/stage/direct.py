@@ -22,7 +22,7 @@ from onyx.base.structs import prepared, stored
 from onyx.errors import FailsAgain, OnyxError, Unavailable
 from onyx.ids import JobId
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
-from onyx.spark.stage.parts import with_parts
+from onyx.spark.stage.versions import with_parts
 from onyx.storage.interface import Location
 
 _LOOK = (

@@ -20,7 +20,7 @@ from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TYPES, Frame, StageRequest, Write
 from onyx.spark.located_options import given_options
-from onyx.spark.session.spark_master import spark_for, wrong_spark_master
+from onyx.spark.session.masters import spark_for, wrong_spark_master
 from onyx.spark.stage.options import SparkOptions, WriteOptions, is_frame, same_result
 from onyx.storage.interface import Location
 

@@ -16,7 +16,7 @@ from onyx.plugins.options import climbing
 from onyx.plugins.parts.options import PartOptions
 from onyx.spark.child.request import FILE_FORMATS, Mode
 from onyx.spark.objects.forms import wrong_form
-from onyx.spark.session.spark_master import SparkMaster, wrong_spark_master
+from onyx.spark.session.masters import SparkMaster, wrong_spark_master
 from onyx.storage.opening import absolute, is_remote
 
 _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z"

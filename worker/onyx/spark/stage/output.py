@@ -19,8 +19,8 @@ from onyx.plugins.roll_limits import roll_limits
 from onyx.spark.child.request import StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.stage.frames import request_of
-from onyx.spark.stage.opening import results_at
 from onyx.spark.stage.options import SparkOptions
+from onyx.spark.stage.results import results_at
 from onyx.spark.types import for_spark
 from onyx.storage.file_system import is_full
 

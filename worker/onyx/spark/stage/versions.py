@@ -1,4 +1,4 @@
-"""Which jobs' parts a stage reads: those of its own job, and of every version before it.
+"""Which parts a stage reads: those of its own job, and of every version of the job before it.
 
 A job that upgrades an old one reads on where that stopped, so the earlier segments are in the parts
 of the old job, and so on back to the first. Before any peer of a job is ready, its output writes a
@@ -20,7 +20,11 @@ from onyx.base.path_names import path_name
 from onyx.base.structs import prepared, stored
 from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.plugins.parts.stores import published
 from onyx.plugins.protocol import UpgradedJob
+from onyx.spark.child.request import StageRequest
+from onyx.spark.result_files import SUFFIX
+from onyx.spark.stage.frames import folder_of
 from onyx.storage.interface import Location
 
 NOTE = "_onyx.json"
@@ -115,3 +119,19 @@ def _read(notes: Notes, job: JobId) -> Note | None:
         return None
     note: Note = stored(data, Note, f"{notes.where(job)}/{NOTE}", f"put it back, or {_ANEW}")
     return note
+
+
+def with_parts(request: StageRequest, location: Location, job: JobId) -> StageRequest:
+    """The request, each of its frames with its parts."""
+    frames = tuple(
+        msgspec.structs.replace(frame, parts=_parts(location, frame.name, job))
+        for frame in request.frames
+    )
+    return msgspec.structs.replace(request, frames=frames)
+
+
+def _parts(location: Location, frame: str | None, job: JobId) -> tuple[str, ...]:
+    """The parts of a frame, those of earlier versions of the job first."""
+    notes = Notes(folder_of(location, frame))
+    folders = [notes.where(each) for each in whose(notes, job)]
+    return tuple(each.path_of(name) for each in folders for name in published(each, SUFFIX))

@@ -1,8 +1,15 @@
-"""What Spark runs for a window: the files of a plan to a state for each group and extent. Sessions
-are found by `sessions`.
+"""What Spark runs for a window: the files of a plan to a state for each group and extent.
 
 Built-in functions of Spark alone, so no group passes through Python, and Spark combines states
 before it shuffles them. Called by the Spark child; `pyspark` is imported where it runs.
+
+Rows and states of sessions that are near each other are one, whatever came first. A row is a
+session of one coordinate. Sorted by group and first coordinate, a session begins where
+the last coordinate of all before is further away than the gap; then sessions are merged as groups
+are. That takes one shuffle by group, and Spark sorts on disk what does not fit into memory.
+
+Rejected: `session_window` of Spark, which knows timestamps only, adds the gap to the end, and does
+not go on from states; a function over the rows of a group, which would pass through Python.
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ from onyx.spark.objects.reading import read_files
 from onyx.spark.windows.plan import (
     COORDINATE,
     COUNT,
+    DUE,
     EXTENT,
     FIRES,
     FLOAT,
@@ -37,8 +45,8 @@ from onyx.spark.windows.plan import (
     Piece,
     Plan,
     Ranges,
+    SessionRule,
 )
-from onyx.spark.windows.sessions import NUMBER, firing, numbered
 from onyx.spark.windows.spool import files_of
 
 _TYPES = {
@@ -50,6 +58,9 @@ _TYPES = {
 }  # fmt: skip
 RANGES_MAX = 200
 """More are compared one by one with the numbers in them."""
+_SESSION = "session"
+"""Which session of its group a row or state is a part of."""
+_BEFORE = "before"
 
 
 def aggregate(session: Any, plan: Mapping[str, Any]) -> Any:
@@ -63,9 +74,9 @@ def _states(session: Any, plan: Plan) -> Any:
     frames = [_piece(session, plan, piece) for piece in plan.pieces]
     rows = reduce(lambda one, other: one.union(other), frames)
     if plan.sessions is not None:
-        apart = numbered(rows, plan.sessions.gap, plan.keys)
-        found = apart.groupBy(EXTENT, *plan.keys, NUMBER).agg(*_merged(plan)).drop(NUMBER)
-        return firing(found, plan.sessions)
+        apart = _numbered(rows, plan.sessions.gap, plan.keys)
+        found = apart.groupBy(EXTENT, *plan.keys, _SESSION).agg(*_merged(plan)).drop(_SESSION)
+        return _firing(found, plan.sessions)
     if plan.extent is None or not plan.keys:  # without a key there would be a row of no rows
         found = rows.groupBy(EXTENT, *plan.keys).agg(*_merged(plan))
     else:
@@ -173,3 +184,37 @@ def _merged(plan: Plan) -> list[Any]:
         ITEMS: lambda name: F.array_sort(F.flatten(F.collect_list(name))),
     }  # fmt: skip
     return [how[name](name).alias(name) for name in [*_carried(plan), *state_columns(plan)]]
+
+
+def _numbered(rows: Any, gap: int, keys: list[str]) -> Any:
+    """Rows and states with the number of their session."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    ordered = Window.partitionBy(EXTENT, *keys).orderBy(LOWER)
+    all_before = ordered.rowsBetween(Window.unboundedPreceding, -1)
+    so_far = ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    before = F.col(_BEFORE)
+    begins = F.when(before.isNull() | (F.col(LOWER) > before + gap), 1).otherwise(0)
+    found = rows.withColumn(_BEFORE, F.max(UPPER).over(all_before))
+    return found.withColumn(_SESSION, F.sum(begins).over(so_far))
+
+
+def _firing(sessions: Any, rule: SessionRule) -> Any:
+    """Whole sessions with whether they fire, whether they have got rows since they fired last, and
+    the least watermark at which those are due."""
+    from pyspark.sql import functions as F
+
+    if FRESH not in sessions.columns:
+        return sessions.withColumn(FIRES, F.lit(True))
+    due = F.col(UPPER) + rule.delay
+    if rule.share is not None:
+        length = F.col(UPPER).cast("DOUBLE") - F.col(LOWER).cast("DOUBLE")
+        due = F.col(LOWER).cast("DOUBLE") + F.lit(rule.share) * length
+    if rule.watermark is None:
+        sessions = sessions.withColumn(FIRES, F.lit(True))
+    else:
+        is_due = due <= F.lit(rule.watermark)
+        fires, waits = F.col(FRESH) & is_due, F.col(FRESH) & ~is_due
+        sessions = sessions.withColumn(FIRES, fires).withColumn(FRESH, waits)
+    return sessions.withColumn(DUE, F.when(F.col(FRESH), F.floor(due)))

@@ -1,20 +1,37 @@
-"""Results of a window by Spark become pages of firings, and the log hears how far."""
+"""Results of a window by Spark become pages of firings, and the log hears how far.
+
+A result is complete before anything of it is emitted, and never changes. So a position in it says
+what was emitted: whoever recovers a shard goes on there, with the same rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import field
+from msgspec.structs import replace
+
 from onyx.keystate.extents import Number
-from onyx.keystate.groups import group_value
+from onyx.keystate.groups import Shards, group_value
 from onyx.keystate.records import EventType, Record, Records, SpooledEmitted, SpooledFired, append
 from onyx.spark.windows.holdings import Holdings
-from onyx.spark.windows.outcomes import THROUGH, Outcome, Restored
-from onyx.spark.windows.result_reader import ResultReader
-from onyx.spark.windows.result_rows import Rows
+from onyx.spark.windows.plan import EXTENT, FIRES, LOWER, SHARD, UPPER
+from onyx.spark.windows.results import RowsOfShards, groups, groups_of, result_rows, states
+from onyx.spark.windows.spool import Spool
+from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import Firing, FiringRows, Pages, earliest
+from onyx.windows.firing import AnyFiring, Firing, FiringRows, Pages, earliest
 from onyx.windows.watermarks import ShardWatermarks
+
+THROUGH = -1
+"""In place of a file: all is emitted."""
+PAGE_OF_ROWS = 5
+"""A page of rows has so many times `page_max`: rows of all shards are in it, and what costs is not
+a row, but that a shard has some."""
 
 
 class Emitting:
@@ -24,7 +41,7 @@ class Emitting:
         self,
         compiled: CompiledWindow,
         grouped: bool,
-        reader: ResultReader,
+        reader: FiringReader,
         holdings: Holdings,
         watermarks: ShardWatermarks,
     ) -> None:
@@ -37,7 +54,7 @@ class Emitting:
         self._triggers = {each.name: each.declared for each in compiled.triggers}
         self._in_rows = {each.name for each in compiled.triggers if each.in_rows}
         self._outcomes: list[Outcome] = []
-        self._restored = Restored()
+        self._restored = OutcomeRecords()
         self._done: set[tuple[str, int]] = set()
         """Triggers and shards that have fired for the last time."""
         self._changes: list[tuple[frozenset[int], Record]] = []
@@ -90,7 +107,7 @@ class Emitting:
                 group_value(key), *bounds, aggregation.view(state), None, seen,
             )  # fmt: skip
 
-        def together(made: Rows) -> FiringRows:
+        def together(made: RowsOfShards) -> FiringRows:
             rows, shards = made
             seen = earliest(map(self._watermarks.known, shards)) if watermark is None else watermark
             return FiringRows(
@@ -134,3 +151,149 @@ class Emitting:
                 self._done.add((record.trigger, shard))
         else:
             self._restored.emitted(shard, record)
+
+
+class FiringReader(msgspec.Struct, frozen=True):
+    """Makes firings of the rows of results."""
+
+    aggregation: Aggregation
+    bounds: Callable[[int], tuple[Number, Number]]
+    """The bounds of an extent by its number."""
+    folder: Spool
+    page_max: int
+    shards: Shards
+    """Finds the shards of groups where a result does not say them."""
+
+    def pages(
+        self,
+        outcome: Outcome,
+        firing: Callable[[Any, int, tuple[Number, Number], Any], Firing],
+        together: Callable[[RowsOfShards], FiringRows] | None,
+    ) -> Iterator[list[AnyFiring]]:
+        """What is left of an outcome.
+
+        Args:
+            firing: makes one of a group, its shard, bounds and a state.
+            together: makes one of rows, where the trigger takes them.
+        """
+        rows_max = self.page_max * (1 if together is None else PAGE_OF_ROWS)
+        for rows in outcome.batches(self.folder, rows_max):
+            batch = _that_fire(self._sharded(rows), outcome.shards)
+            if together is not None and batch.num_rows:
+                found = result_rows(self.aggregation, self.bounds, batch)
+                if found is not None:
+                    yield [together(found)]
+                    continue
+            made = map(
+                firing,
+                groups(batch),
+                batch.column(SHARD).to_pylist(),
+                self._bounds(batch),
+                states(self.aggregation, batch),
+            )
+            yield list(made)
+
+    def _sharded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their shards (`Plan.sharded`)."""
+        if SHARD in batch.schema.names:
+            return batch
+        column = groups_of(batch)
+        if column is None or column.null_count:
+            found = pa.array(map(self.shards.__getitem__, groups(batch)), pa.int16())
+        else:
+            found = pa.array(self.shards.of_column(column))
+        return batch.append_column(SHARD, found)
+
+    def _bounds(self, batch: pa.RecordBatch) -> Iterator[tuple[Number, Number]]:
+        if LOWER not in batch.schema.names:
+            return map(self.bounds, batch.column(EXTENT).to_pylist())
+        lowers, uppers = (batch.column(name).to_pylist() for name in (LOWER, UPPER))
+        return zip(lowers, uppers, strict=True)
+
+
+def _that_fire(batch: pa.RecordBatch, shards: Collection[int]) -> pa.RecordBatch:
+    """Rows that fire, and are of these shards: others are another peer's."""
+    mine = pc.is_in(batch.column(SHARD), pa.array(sorted(shards), batch.column(SHARD).type))
+    if FIRES in batch.schema.names:
+        mine = pc.and_(mine, pc.fill_null(batch.column(FIRES), False))
+    return batch.filter(mine)
+
+
+class Outcome(msgspec.Struct, eq=False):
+    """What one trigger made fire, for shards of which as much is emitted."""
+
+    name: str
+    trigger: str
+    event_type: EventType
+    watermark: Number | None
+    shards: frozenset[int]
+    own: bool
+    """Whether this peer has made it in this allocation version."""
+    file: int = 0
+    row: int = 0
+
+    def batches(self, folder: Spool, rows_max: int) -> Iterator[pa.RecordBatch]:
+        """What is left, in bounded batches; the position is behind each when it is given."""
+        files = folder.files(self.name)
+        while self.file < len(files):
+            skipped = self.row
+            with folder.opened(files[self.file]) as file:
+                end = 0
+                for batch in file.iter_batches(rows_max):
+                    first, end = end, end + batch.num_rows
+                    if end <= skipped:
+                        continue
+                    self.row = end
+                    yield batch.slice(max(0, skipped - first))
+            self.file, self.row = self.file + 1, 0
+
+    def fired(self, window: str) -> SpooledFired:
+        """The record of it, without the extents that lost their parts then."""
+        return SpooledFired(window, self.trigger, self.name, self.event_type, [], self.watermark)
+
+    def emitted(self, window: str) -> SpooledEmitted:
+        """The record of its position."""
+        return SpooledEmitted(window, self.trigger, self.name, self.file, self.row)
+
+
+class OutcomeRecords(msgspec.Struct):
+    """Outcomes as records tell them, shard by shard."""
+
+    firsts: dict[str, Outcome] = field(default_factory=dict)
+    """By name, without shards."""
+    positions: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    """By name and shard; those that are through are left out."""
+
+    def fired(self, shard: int, record: SpooledFired) -> None:
+        """A firing of a shard."""
+        self.firsts[record.name] = Outcome(
+            record.name,
+            record.trigger,
+            record.event_type,
+            record.watermark,
+            frozenset(),
+            own=False,
+        )
+        self.positions.setdefault(record.name, {})[shard] = (0, 0)
+
+    def emitted(self, shard: int, record: SpooledEmitted) -> None:
+        """How far it is."""
+        if record.file == THROUGH:
+            self.positions.get(record.name, {}).pop(shard, None)
+        elif record.name in self.positions:
+            self.positions[record.name][shard] = (record.file, record.row)
+
+    @property
+    def pending(self) -> bool:
+        """Whether some are not through."""
+        return any(self.positions.values())
+
+    def take(self) -> list[Outcome]:
+        """The outcomes that are not through, one for each position."""
+        found = []
+        for name, positions in self.positions.items():
+            for file, row in sorted(set(positions.values())):
+                mine = frozenset(shard for shard, at in positions.items() if at == (file, row))
+                found.append(replace(self.firsts[name], shards=mine, file=file, row=row))
+        self.firsts, self.positions = {}, {}
+        return found

@@ -17,7 +17,7 @@ from onyx.spark.windows.plan import Piece, Ranges, ranges
 from onyx.spark.windows.spool import Spool
 
 
-class Source(msgspec.Struct):
+class StateFile(msgspec.Struct):
     """A file, or the folder of a result."""
 
     part: SpooledPart
@@ -35,7 +35,7 @@ class Holdings:
 
     def __init__(self, window: str) -> None:
         self._window = window
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, StateFile] = {}
         self._uses: dict[int, dict[str, frozenset[int]]] = {}
         """By extent, the files with the shards that they count for."""
         self._garbage: list[str] = []
@@ -45,7 +45,7 @@ class Holdings:
 
     def add(self, part: SpooledPart, shards: frozenset[int], own: bool) -> None:
         """A file counts for some shards of its extents."""
-        source = self._sources.setdefault(part.name, Source(part, shards, own))
+        source = self._sources.setdefault(part.name, StateFile(part, shards, own))
         if not own:
             every = {*source.part.extents, *part.extents}
             source.part = _with_extents(part, sorted(every))

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from onyx.base.structs import stored
 from onyx.errors import OnyxError, UserError
-from onyx.spark.result_names import SUFFIX
+from onyx.spark.result_files import SUFFIX
 from onyx.spark.target import Target, opened, target_in
 from onyx.spark.windows.plan import COORDINATE, KEY_INT, SEQ
 from onyx.state.names import WINDOWS_BY_SPARK

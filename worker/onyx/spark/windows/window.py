@@ -2,15 +2,24 @@
 
 The peer has what is small: which files are the state of which extents, watermarks, timers, what has
 fired. The values of groups are rows in files (`contents`), and a firing is a run of Spark over them
-(`firings`). Everything else is as in `windows.window`: the same events, records and order.
+(`Aggregator`). Everything else is as in `windows.window`: the same events, records and order.
+
+Nothing waits: while a file is written or Spark runs, the page is `PENDING`. A task reads
+nothing meanwhile, as ever between two pages, so a firing is one moment however long Spark takes.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
-from onyx.errors import UserError
+import msgspec
+
+from onyx.base.seams import Clock, SystemClock
+from onyx.errors import Blocked, Fenced, Unavailable, UserError, UserFunctionError, describe
 from onyx.keystate.buckets import Frozen
 from onyx.keystate.coded import Keyed
 from onyx.keystate.extents import Extent, Number
@@ -29,17 +38,43 @@ from onyx.keystate.records import (
     append,
 )
 from onyx.keystate.selection import Selection
-from onyx.spark.windows.contents import Contents
-from onyx.spark.windows.emitting import Emitting
-from onyx.spark.windows.firings import Aggregator, Spark
-from onyx.spark.windows.result_reader import ResultReader
-from onyx.spark.windows.spool import Spool
+from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
+from onyx.plugins.protocol import SealProgress
+from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
+from onyx.spark.windows.contents import WindowContents
+from onyx.spark.windows.emitting import Emitting, FiringReader
+from onyx.spark.windows.plan import AGGREGATE, DUE, Plan
+from onyx.spark.windows.spool import Spool, least, new_result
+from onyx.storage.file_system import is_full
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import PENDING, AnyFiring, Pages
 from onyx.windows.prepared import Taken
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.watermarks import ShardWatermarks
+
+logger = logging.getLogger("onyx.windows")
+RUN_TIMEOUT_S = 3_600.0
+RETRY_S = 1.0
+"""Before a run that fails is repeated; what cannot be reached is left alone for longer."""
+
+
+class SparkRuns(msgspec.Struct, frozen=True):
+    """Where and how SparkRuns runs, and who follows it."""
+
+    runner: StageRunner
+    aside: Callable[[Callable[[], None]], Future[None]]
+    """Runs something that takes long, on a thread of its own."""
+    master: str
+    conf: dict[str, str]
+    name: str
+    """Shown by SparkRuns."""
+    wanted: Callable[[], bool]
+    """Whether the task still has its state."""
+    seen: Callable[[SealProgress], None] = lambda _: None
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    attempts_max: int = 3
+    """The attempts of a run that fails, the first one included; see `plugins.attempts`."""
 
 
 class SparkWindow:
@@ -51,7 +86,7 @@ class SparkWindow:
         grouped: bool,
         shards: Shards,
         folder: Spool,
-        spark: Spark,
+        spark: SparkRuns,
         page_max: int,
     ) -> None:
         """`page_max`: firings of one page."""
@@ -60,10 +95,10 @@ class SparkWindow:
         self._id = window.id
         self._shards = shards
         self._watermarks = ShardWatermarks(window.id, False, compiled.lateness is not None, shards)
-        self._contents = Contents(compiled, shards, folder, self._watermarks)
+        self._contents = WindowContents(compiled, shards, folder, self._watermarks)
         self._waiting = self._contents.waiting
         bounds, holdings = self._contents.assigner.bounds, self._contents.holdings
-        reader = ResultReader(compiled.aggregation, bounds, folder, page_max, shards.apart())
+        reader = FiringReader(compiled.aggregation, bounds, folder, page_max, shards.apart())
         self._emitting = Emitting(compiled, grouped, reader, holdings, self._watermarks)
         self._timers = Timers(window.id, compiled.triggers)
         where = f"window {window.id} of task {window.task}"
@@ -123,7 +158,7 @@ class SparkWindow:
         self._timers.restart(shards, now_ms)
 
     def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
-        """Raises UserError: whoever asks reads the files (`spark.answers`), and no peer waits."""
+        """Raises UserError: whoever asks reads the files (`windows.answers`), and no peer waits."""
         raise UserError(f"window {self._id} has engine: spark, and no peer has its states")
 
     def look_up(self, keys: Sequence[Any]) -> list[list[Any]]:
@@ -224,3 +259,80 @@ class SparkWindow:
         self._contents.drop(shards)
         self._timers.drop(shards)
         self._watermarks.drop(shards)
+
+
+class Aggregator(msgspec.Struct):
+    """The run of a window, if there is one."""
+
+    where: str
+    """Begins messages."""
+    spark: SparkRuns
+    folder: Spool
+    words: str = ""
+    """What runs, for people; empty if nothing does."""
+    due: Number | None = None
+    """The watermark before which nothing in the last result fires (`SpooledPart.due`)."""
+
+    def pages(self, plan: Plan) -> Iterator[str | None]:
+        """Run a plan: None while it runs, then the name of its result.
+
+        Raises:
+            UserFunctionError: SparkRuns cannot compute it, or took too long.
+            Unavailable: SparkRuns, or its executors, failed too often.
+        """
+        attempts = Attempts()
+        while True:
+            name = new_result()
+            logger.info("%s fires: SparkRuns at %s aggregates %s", self.where, self.spark.master,
+                        plan.words())  # fmt: skip
+            running = self.spark.aside(partial(self._run, plan, name))
+            self.words = f"SparkRuns aggregates {self.where}"
+            while not running.done():
+                yield None
+            try:
+                running.result()
+                self.words = ""
+                yield name
+                return
+            except Fenced:  # the task has lost its state, and nobody asks for the next page
+                while True:
+                    yield None
+            except (UserFunctionError, Unavailable) as error:
+                again_s = self._again_s(attempts, error)
+                while self.spark.clock.monotonic_s() < again_s:
+                    yield None
+
+    def _again_s(self, attempts: Attempts, error: UserFunctionError | Unavailable) -> float:
+        """When it is to run again. Raises the error with what it is about: never."""
+        now_s = self.spark.clock.monotonic_s()
+        if isinstance(error, Blocked) or is_full(error):
+            self.words = f"SparkRuns does not aggregate {self.where}: {describe(error)}"
+            return now_s + BLOCKED_RETRY_S
+        # What SparkRuns says of lost executors cannot be told from what it says of a function.
+        again_s = attempts.next_s(error, now_s, self.spark.attempts_max, RETRY_S)
+        if again_s is None:
+            raise type(error)(f"{self.where}, by SparkRuns: {error}") from error
+        self.words = f"SparkRuns over {self.where} failed {attempts.words(error)}"
+        logger.warning("%s, trying again", self.words)
+        return again_s
+
+    def _run(self, plan: Plan, name: str) -> None:
+        request = StageRequest(
+            stage=AGGREGATE,
+            source=FrameSource(),
+            params=plan.params(),
+            master=self.spark.master,
+            spark_conf=self.spark.conf,
+            name=f"{self.spark.name}, {self.where}",
+        )
+        watch = Watch(self.spark.wanted, self._seen)
+        with self.folder.target(name) as target:
+            self.spark.runner(target.asked(request), RUN_TIMEOUT_S, watch)
+            self.folder.settle(target, self.spark.master)
+        self.due = least(self.folder, name, DUE) if plan.sessions is not None else None
+
+    def _seen(self, progress: SealProgress) -> None:
+        self.spark.seen(progress)
+        if progress.tasks:
+            percent = 100 * progress.tasks_done // progress.tasks
+            self.words = f"SparkRuns aggregates {self.where}: {percent} % of its tasks are done"

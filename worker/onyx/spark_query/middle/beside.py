@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onyx.spark.child.request import EXACT_TYPES, StageRequest
-from onyx.spark.child.run_stage import run
-from onyx.spark.child.turn import Turn
+from onyx.spark.child.run_stage import Turn, run
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.masters import OF_SESSIONS

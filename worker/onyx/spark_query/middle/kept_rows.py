@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from onyx.spark.objects.messages import ObjectTarget
 from onyx.spark.objects.reading import fetched
-from onyx.spark.objects.staged import ObjectTarget
-from onyx.spark.objects.upload import Upload
-from onyx.spark.objects.writing import uploaded_frame
+from onyx.spark.objects.writing import UploadOrder, uploaded_frame
 from onyx.spark_query.rows import DDL, SCHEMA
 from onyx.storage.interface import Location
 
@@ -21,6 +20,6 @@ def keep_rows(spark: Any, frame: Any, folder: Location) -> Any:
     if folder.local is not None:
         frame.write.parquet(str(folder.local))
         return spark.read.schema(DDL).parquet(str(folder.local))
-    staged = uploaded_frame(frame, Upload(ObjectTarget(str(folder), "part")))
+    staged = uploaded_frame(frame, UploadOrder(ObjectTarget(str(folder), "part")))
     urls = [folder.path_of(each.name) for each in staged]
     return fetched(spark, urls, SCHEMA, DDL, ROWS_AT_ONCE)

@@ -9,7 +9,7 @@ from onyx.model.job import Job
 from onyx.model.workflow import is_unbounded
 from onyx.rights import rights_of
 from onyx.spark.driver.request import QueryRequest
-from onyx.spark.session.spark_master import spark_of_job
+from onyx.spark.session.masters import spark_of_job
 from onyx.task.parts import Assignment
 
 

@@ -7,10 +7,9 @@ from functools import partial
 from onyx.errors import UserError
 from onyx.keystate.groups import Shards
 from onyx.rights import rights_of
-from onyx.spark.session.spark_master import spark_of_job, wrong_spark_master
-from onyx.spark.windows.firings import Spark
+from onyx.spark.session.masters import spark_of_job, wrong_spark_master
 from onyx.spark.windows.spool import spool_of
-from onyx.spark.windows.window import SparkWindow
+from onyx.spark.windows.window import SparkRuns, SparkWindow
 from onyx.state.opening import open_store, state_location
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import LatestProgress, Runtime, report_seal
@@ -33,7 +32,7 @@ def make_by_spark(runtime: Runtime, wiring: Wiring) -> Make:
     state = services.settings.state
     store = open_store(location, state.group_access)
     folder = spool_of(store, runtime.job_id, runtime.task)
-    spark = Spark(
+    spark = SparkRuns(
         services.stage_runner,
         services.aside,
         on.url,

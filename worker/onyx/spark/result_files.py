@@ -1,5 +1,6 @@
-"""Removal of files that a collected job has left in the locations that its tasks name: snapshots of
-DataFrames as inputs, and bundles of stages in the middle, `<path>/<job>.<task>`.
+"""Files of results: how they are called, and the removal of those that a collected job has left in
+the locations that its tasks name, `<path>/<job>.<task>`: snapshots of DataFrames as inputs, and
+bundles of stages in the middle.
 
 A snapshot in which another job reads on, because that has upgraded this one, stays until that one
 goes. What tells is the manifest of each snapshot beside it. Rejected: the chain of upgrades in the
@@ -14,9 +15,12 @@ from onyx.base.structs import prepared, stored
 from onyx.errors import OnyxError
 from onyx.rights import rights_of
 from onyx.settings import Settings
-from onyx.spark.result_names import MANIFEST
 from onyx.storage.interface import Location
 from onyx.storage.opening import absolute, is_remote, location_of
+
+SUFFIX = ".parquet"
+MANIFEST = "_onyx.json"
+"""Beside files: which of them count. Readers of Parquet folders leave such names out."""
 
 
 @prepared

@@ -1,25 +1,38 @@
-"""A process that is ended together with all that it has started, and what it wrote last.
+"""Processes that run Spark on this machine: each ends with the one that started it, together with
+all that it has started, and leaves no files.
 
 It leads a session of its own, so a signal to its group reaches the JVM that it has started. The
-kernel kills it when the thread that started it ends (`child.serve`): start it on a thread that
-lives as long as it.
+kernel kills it when the thread that started it ends (Linux): a signal needs no cooperation, and a
+process that is killed can ask for none. Who starts such a process does it on a thread that lives as
+long as it, because the kernel looks at the thread.
+
+Its files (shuffles, spools, copies of parts) need not survive, and may be gigabytes. A folder of
+`state.local.scratch` goes with its owner, or with the next one when the owner was killed; a
+temporary folder would stay, in a pod until that is removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Thread
 from typing import IO, BinaryIO, cast
+
+from onyx.errors import Blocked, SettingsError
+from onyx.state.local.scratch import Scratch, temporary_folder
+from onyx.storage.file_system import is_full
 
 STDERR_LINES_MAX = 20
 """Last lines that are kept, for the error when the process dies."""
 TAIL_TIMEOUT_S = 5.0
 """Longest wait for the last lines of a process that was killed."""
+_PR_SET_PDEATHSIG = 1
 
 
 class ProcessGroup:
@@ -111,3 +124,45 @@ def _keep(stream: IO[bytes], tail: deque[str]) -> None:
     with stream:
         for line in stream:
             tail.append(line.decode("utf-8", "replace").rstrip())
+
+
+def die_with(parent_pid: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends.
+
+    Args:
+        parent_pid: of the process that asked for this one. Without it this process ends now.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        sys.exit("the worker that asked for this process is gone")
+
+
+def dying_with_us() -> Callable[[], None]:
+    """What a program that this thread starts does before it begins (`preexec_fn` of Popen). It then
+    ends with this thread, and Ctrl-C in a terminal is for this process alone."""
+    libc, parent_pid = ctypes.CDLL(None), os.getpid()
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if sys.platform == "linux":
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent_pid:
+                os._exit(1)
+
+    return prepare
+
+
+def spark_scratch() -> Scratch:
+    """A new folder in the system's temporary folder.
+
+    Raises:
+        Blocked: its disk is full.
+        SettingsError: nothing can be written there.
+    """
+    try:
+        return Scratch(temporary_folder(), "TMPDIR")
+    except SettingsError as error:
+        if is_full(error):
+            raise Blocked(f"{error}, or free some space") from error
+        raise

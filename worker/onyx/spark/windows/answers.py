@@ -1,37 +1,50 @@
-"""What files of a window by Spark have, in the extents with which peers answer.
+"""Answers to questions about a window by Spark: out of its files, without Spark.
+
+The records of its shards name the files that have its state (`windows.contents`). What peers hold
+in memory is in no file yet and not in the answer: so an answer is as of the last chunk of each
+peer, and durable. The plan of what is read is that of a firing; what Spark would do with it is done
+here, within bounds. What was read is kept for the pages behind the first one.
 
 The window types themselves (`windows.types`) fold the rows of files and merge the states of earlier
 firings. So a state is what a peer would have, and answers are in one order. Only which extents a
-row is in is not found again: rows of files say the number.
+row is in is not found again: rows of files say the number. States come before rows, which are
+younger. Values that are collected are held until all files have been read, and folded in their
+order; numbers are folded batch by batch.
 
-States come before rows, which are younger. Values that are collected are held until all files have
-been read, and folded in their order; numbers are folded batch by batch.
+Nobody keeps a file for a reader: the peer that made it removes it when a chunk of the state log has
+given it up. Then that chunk names what is there instead, so the log is to be read again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from onyx.codec.values import decode_values
-from onyx.errors import UserError
+from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Indices
 from onyx.flow.columns.record_batch import concatenated
 from onyx.flow.groups.codes import codes_of
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.coded import Groups, Values
-from onyx.keystate.extents import ALL, Number
+from onyx.keystate.extents import ALL, Extent, Number
 from onyx.keystate.groups import Shards, dump_key, group_value, hashable_key
-from onyx.keystate.records import SetStates
+from onyx.keystate.records import Record, SetStates
 from onyx.keystate.selection import Selection
+from onyx.spark.result_files import SUFFIX
+from onyx.spark.windows.buffer import INT64
+from onyx.spark.windows.contents import WindowContents
 from onyx.spark.windows.plan import (
     COORDINATE,
     EXTENT,
@@ -50,11 +63,11 @@ from onyx.spark.windows.plan import (
     Piece,
     Plan,
 )
-from onyx.spark.windows.result_rows import groups_of
-from onyx.spark.windows.states import groups, states
+from onyx.spark.windows.results import groups, groups_of, states
+from onyx.spark.windows.spool import LIST, Spool
 from onyx.windows.assigning.assigner import Axis, Part, Tiling
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.extent_view import ExtentView
+from onyx.windows.extent_view import ExtentView, Placed
 from onyx.windows.prepared import Taken
 from onyx.windows.types.extents import Extents, OnPeer
 from onyx.windows.types.numbered import NumberedExtents
@@ -66,9 +79,87 @@ HELD_BYTES_MAX = 67_108_864
 """So much is held for one question: a million states, or what they have collected."""
 _STATE_BYTES = 64
 """About what a state takes."""
-_BATCH_ROWS = 65_536
+ROWS_MAX = 100_000_000
+"""So many rows are read for one question: some 10 s of a core."""
+BATCH_ROWS = 65_536
+NumberLimits = Mapping[str, tuple[int, int]]
+"""The least and greatest number that is looked for in columns of ints."""
+Show = Callable[[Any, Any], Extent]
+"""Gives the answer about a group and extent."""
 _KEYS = (KEY_INT, KEY_TEXT, KEY_OTHER)
 _lower = attrgetter("lower")
+
+
+class AskedWindow:
+    """Not thread-safe."""
+
+    def __init__(
+        self,
+        compiled: CompiledWindow,
+        folder: Spool,
+        shard_of: Callable[[Any], int],
+        rows_max: int = ROWS_MAX,
+        held_bytes_max: int = HELD_BYTES_MAX,
+    ) -> None:
+        """`compiled`: without triggers, which matter to nobody who asks."""
+        self._compiled = compiled
+        self._all_shards = Shards(shard_of)
+        self._folder = folder
+        self._rows_max, self._held_bytes_max = rows_max, held_bytes_max
+        watermarks = ShardWatermarks(compiled.window.id, False, False, self._all_shards)
+        self._contents = WindowContents(compiled, self._all_shards, folder, watermarks)
+        self._bounds = self._contents.assigner.bounds
+        self._shards: set[int] = set()
+        self._last: tuple[Selection, Show, list[Placed]] | None = None
+        """What was read last."""
+
+    def restore(self, shard: int, records: Iterable[Record]) -> None:
+        """Apply records of the window to a shard."""
+        self._shards.add(shard)
+        for record in records:
+            self._contents.restore(record, frozenset((shard,)))
+
+    def query(self, asked: Selection, extents_max: int) -> list[Extent]:
+        """Its extents that are asked for, the first in order.
+
+        Raises:
+            UserError: a file is damaged, or more would be read or held than may be.
+            Unavailable: a file is gone, because there are newer records, or cannot be read now.
+        """
+        select = replace(asked, after=None)
+        if self._last is None or self._last[0] != select:
+            self._last = select, *self._read(select)
+        _, show, places = self._last
+        first = 0
+        if asked.after is not None:
+            first = bisect_right(places, asked.after.order, key=itemgetter(0))
+        return [show(key, extent) for _, key, extent in places[first : first + extents_max]]
+
+    def _read(self, select: Selection) -> tuple[Show, list[Placed]]:
+        """All that is asked for, in order."""
+        shards = frozenset(self._shards)
+        numbers = [
+            number
+            for number in self._contents.holdings.extents(shards)
+            if select.has_extent(*self._bounds(number))
+        ]
+        plan = self._contents.plan(numbers, shards, None)
+        extents = ExtentsOfFiles(
+            self._compiled, self._all_shards, self._bounds, plan, select, self._held_bytes_max
+        )
+        reader = AnswerReader(self._folder, self._rows_max)
+        for piece in sorted(plan.pieces, key=lambda each: not each.partial):
+            for path in piece.paths:
+                for batch in reader.batches(path, _limits(select)):
+                    extents.add(piece, batch)
+        view = extents.finished()
+        return view.shown, sorted(view.places(select), key=itemgetter(0))
+
+
+def _limits(select: Selection) -> NumberLimits:
+    """What the numbers of rows are within that may be asked for."""
+    key = hashable_key(select.key) if select.key is not ALL else None
+    return {KEY_INT: (key, key)} if type(key) is int and key in INT64 else {}
 
 
 class ExtentsOfFiles:
@@ -129,7 +220,7 @@ class ExtentsOfFiles:
         """What there is, when all files have been taken."""
         if self._collected:
             rows = concatenated(self._collected).sort_by(SEQ)
-            for batch in rows.combine_chunks().to_batches(_BATCH_ROWS):
+            for batch in rows.combine_chunks().to_batches(BATCH_ROWS):
                 items = batch.column(ITEM).to_pylist()
                 self._fold(batch, _keys(batch), [decode_values(item)[0] for item in items])
         self._extents.settle()
@@ -258,3 +349,68 @@ def _numbers(plan: Plan, batch: pa.RecordBatch) -> Values:
         return numbers
     ints, floats = (found[name].to_pylist() for name in (INT, FLOAT))
     return [other if one is None else one for one, other in zip(ints, floats, strict=True)]
+
+
+class AnswerReader:
+    """Reads for one question."""
+
+    def __init__(self, folder: Spool, rows_max: int = ROWS_MAX) -> None:
+        self._folder = folder
+        self._left = self._rows_max = rows_max
+
+    def batches(self, path: str, limits: NumberLimits) -> Iterator[pa.RecordBatch]:
+        """What is in a part or result at a path of a plan, without row groups that have nothing
+        within the limits, by their statistics.
+
+        Raises:
+            UserError: it is damaged, or more would be read than may be.
+            Unavailable: it is gone, or cannot be read now.
+        """
+        for file in self._files(path.rpartition("/")[2]):
+            with self._explained(file), self._folder.opened(file) as parquet:
+                yield from self._of_file(parquet, limits)
+
+    def _files(self, name: str) -> list[str]:
+        if name.endswith(SUFFIX):
+            return [name]
+        with self._explained(f"{name}/{LIST}"):
+            return self._folder.files(name)
+
+    @contextlib.contextmanager
+    def _explained(self, file: str) -> Iterator[None]:
+        """What cannot be read because it is gone is somewhere else."""
+        where = self._folder.location
+        try:
+            yield
+        except UserError as error:
+            if where.exists(file):
+                raise
+            raise Unavailable(f"{where.path_of(file)} is gone: a newer one is there") from error
+
+    def _of_file(self, file: pq.ParquetFile, limits: NumberLimits) -> Iterator[pa.RecordBatch]:
+        wanted = [
+            number
+            for number in range(file.num_row_groups)
+            if _may_have(file.metadata.row_group(number), limits)
+        ]
+        self._left -= sum(file.metadata.row_group(number).num_rows for number in wanted)
+        if self._left < 0:
+            raise UserError(
+                f"the question is about more than {self._rows_max:,} rows in files of a window by "
+                "Spark: ask for a range of time, or wait until it has fired"
+            )
+        if wanted:
+            yield from file.iter_batches(BATCH_ROWS, row_groups=wanted)
+
+
+def _may_have(group: pq.RowGroupMetaData, limits: NumberLimits) -> bool:
+    """Whether a row group may have numbers within the limits, by its statistics."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        least, greatest = limits.get(column.path_in_schema, (None, None))
+        known = column.statistics
+        if least is None or greatest is None or known is None or not known.has_min_max:
+            continue
+        if known.max < least or known.min > greatest:
+            return False
+    return True

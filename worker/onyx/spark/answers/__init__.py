@@ -1,1 +1,0 @@
-"""Answers to questions about windows by Spark, out of their files and without Spark."""
