@@ -33,13 +33,13 @@ from onyx_operator.clusters.check import check
 from onyx_operator.clusters.controller import Clusters
 from onyx_operator.clusters.pool import CLUSTER_LABEL
 from onyx_operator.clusters.resources import STATEFUL_SETS
-from onyx_operator.context import Operator
+from onyx_operator.context import OperatorProcess
 from onyx_operator.informers.informer import Informer
-from onyx_operator.informers.watches import Watches
+from onyx_operator.informers.watches import NamespaceWatches
 from onyx_operator.installation.installation import Installation
 from onyx_operator.jobs.controller import Jobs
 from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube, cluster_configuration
-from onyx_operator.liveness import Liveness
+from onyx_operator.liveness import OperatorLiveness
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
 from onyx_operator.tenancies import Tenancies
@@ -92,15 +92,15 @@ def _open_operator(
     configuration: kubernetes_client.Configuration,
     connect: Callable[[Settings], ClientLog],
     opened: AsyncExitStack,
-) -> Operator:
+) -> OperatorProcess:
     """An operator that watches nothing yet; what it has open is closed with `opened`."""
-    metrics, liveness = OperatorMetrics(), Liveness(settings.server.stalled_after_s)
+    metrics, liveness = OperatorMetrics(), OperatorLiveness(settings.server.stalled_after_s)
     kube = Kube(settings.kube, configuration, metrics.api_request)
     opened.callback(kube.close)
     settings = replace(settings, engine=replace(settings.engine, tenancy_owner=kube.mark))
     jobs, clusters = settings.jobs, settings.clusters
     known = Informer(CLUSTERS, clusters.resync_interval_s, liveness, metrics)
-    operator = Operator(
+    operator = OperatorProcess(
         settings,
         kube,
         metrics,
@@ -124,7 +124,9 @@ def _open_operator(
 
 
 async def _start(
-    operator: Operator, configuration: kubernetes_client.Configuration, opened: AsyncExitStack
+    operator: OperatorProcess,
+    configuration: kubernetes_client.Configuration,
+    opened: AsyncExitStack,
 ) -> None:
     """Start all that the operator does: Secrets of the installation, controllers, watches, webhook.
     It ends in the reverse order."""
@@ -138,7 +140,7 @@ async def _start(
         CLUSTERS.kind: partial(check, operator),
     }
     await serve_webhook(operator, checks, opened)
-    watches = Watches(
+    watches = NamespaceWatches(
         operator.settings,
         configuration,
         operator.kube,
@@ -157,7 +159,7 @@ async def _start(
 
 
 def _run_forever(
-    operator: Operator, opened: AsyncExitStack, name: str, part: Coroutine[Any, Any, None]
+    operator: OperatorProcess, opened: AsyncExitStack, name: str, part: Coroutine[Any, Any, None]
 ) -> None:
     """Run a part that must not end before the operator does; it ends when `opened` does."""
 

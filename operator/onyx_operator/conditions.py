@@ -16,7 +16,7 @@ Verdict = tuple[Truth, str, str]
 """Status, reason and message of a condition."""
 
 
-class News(NamedTuple):
+class KubeEvent(NamedTuple):
     """An event about an object."""
 
     reason: str

@@ -18,8 +18,8 @@ Whoever may write an OnyxCluster names its ZooKeeper. The operator has an accoun
 and stands where that author may not. So it goes to its own servers and those that its settings
 list, in their spelling, and to no other. Rejected: to go anywhere without the account, which makes
 the operator a way to every port that it reaches; and to compare what names resolve to, which their
-owner changes later. So addresses are compared as texts, by their servers (`Server`), in whatever
-way they are written.
+owner changes later. So addresses are compared as texts, by their servers (`ZooKeeperHost`), in
+whatever way they are written.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _address(named: str | None, namespace: str, operator: OperatorSettings) -> s
             "spec.zookeeper.address is missing, and the operator was given no "
             "ONYX_ZOOKEEPER_ADDRESS: say where the log's ZooKeeper is, such as zookeeper:2181",
         )
-    allowed: dict[Server, str] = {}
+    allowed: dict[ZooKeeperHost, str] = {}
     for text in (*((own,) if configured else ()), *operator.zookeeper_addresses):
         allowed |= servers_of(text)
     ways: dict[str, list[str]] = {written: [] for written in servers_of(named).values()}
@@ -125,7 +125,7 @@ def _address(named: str | None, namespace: str, operator: OperatorSettings) -> s
     return ",".join(found[0] for found in ways.values()) + f"{slash}{path}".rstrip("/")
 
 
-class Server(msgspec.Struct, frozen=True):
+class ZooKeeperHost(msgspec.Struct, frozen=True):
     """One server of ZooKeeper, and the path below which a log is there."""
 
     host: str
@@ -134,14 +134,14 @@ class Server(msgspec.Struct, frozen=True):
     path: str
 
 
-def servers_of(address: str) -> dict[Server, str]:
+def servers_of(address: str) -> dict[ZooKeeperHost, str]:
     """The servers of an address such as `a:2181,b:2181/path`, each as it is written there."""
     hosts, slash, path = address.strip().partition("/")
-    found: dict[Server, str] = {}
+    found: dict[ZooKeeperHost, str] = {}
     for written in _parts(hosts):
         name, _, port = written.rpartition(":") if written.count(":") == 1 else (written, "", _PORT)
         short = _full(name).removesuffix(".cluster.local").removesuffix(".svc")
-        found[Server(short, port, f"{slash}{path}".rstrip("/"))] = written
+        found[ZooKeeperHost(short, port, f"{slash}{path}".rstrip("/"))] = written
     return found
 
 
@@ -154,7 +154,7 @@ def hosts_of(address: str) -> list[tuple[str, int]]:
     return found
 
 
-def as_read_in(namespace: str, address: str) -> dict[Server, str]:
+def as_read_in(namespace: str, address: str) -> dict[ZooKeeperHost, str]:
     """The servers of an address, as pods of a namespace read it: a name may be that of a Service of
     their own namespace."""
     found = servers_of(address)

@@ -16,7 +16,7 @@ from onyx.settings import Settings
 from onyx_operator.authors import Authors
 from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import Kube
-from onyx_operator.liveness import Liveness
+from onyx_operator.liveness import OperatorLiveness
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
 from onyx_operator.tenancies import Tenancies
@@ -24,13 +24,13 @@ from onyx_operator.tenancies import Tenancies
 logger = logging.getLogger(__name__)
 
 
-class Operator(msgspec.Struct, frozen=True):
+class OperatorProcess(msgspec.Struct, frozen=True):
     """One operator process. All of it belongs to one event loop."""
 
     settings: OperatorSettings
     kube: Kube
     metrics: OperatorMetrics
-    liveness: Liveness
+    liveness: OperatorLiveness
     jobs: Informer
     """All OnyxJobs."""
     clusters: Informer

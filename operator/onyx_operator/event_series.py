@@ -27,7 +27,7 @@ objects at once."""
 COMBINED = "(combined from similar events) "
 
 
-class Series(msgspec.Struct):
+class RepeatedEvent(msgspec.Struct):
     """One Event."""
 
     first_s: float
@@ -44,10 +44,10 @@ class EventSeries:
     """The series of everything that one operator reports. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._series: OrderedDict[Hashable, Series] = OrderedDict()
+        self._series: OrderedDict[Hashable, RepeatedEvent] = OrderedDict()
         self._similar: OrderedDict[Hashable, OrderedDict[str, float]] = OrderedDict()
 
-    def next(self, about: Hashable, message: str, now_s: float) -> Series | None:
+    def next(self, about: Hashable, message: str, now_s: float) -> RepeatedEvent | None:
         """The Event to create (without a name) or to change; None if nothing is to be posted.
 
         Args:
@@ -59,7 +59,7 @@ class EventSeries:
         key = (about, None if combined else message)
         found = self._series.get(key)
         if found is None or now_s - found.last_s >= WINDOW_S:
-            found = self._series[key] = Series(now_s, now_s, message)
+            found = self._series[key] = RepeatedEvent(now_s, now_s, message)
         self._series.move_to_end(key)
         while len(self._series) > SERIES_MAX:
             self._series.popitem(last=False)

@@ -28,7 +28,7 @@ from kubernetes import config as kubernetes_config
 
 from onyx.base.structs import UNREADABLE
 from onyx.errors import OnyxError, Unavailable
-from onyx_operator.event_series import EventSeries, Series
+from onyx_operator.event_series import EventSeries, RepeatedEvent
 from onyx_operator.settings import KubeSettings
 
 logger = logging.getLogger(__name__)
@@ -341,7 +341,9 @@ def cluster_configuration() -> kubernetes_client.Configuration:
     return configuration
 
 
-def event_body(about: Mapping[str, Any], reason: str, series: Series, warning: bool) -> Object:
+def event_body(
+    about: Mapping[str, Any], reason: str, series: RepeatedEvent, warning: bool
+) -> Object:
     """An Event about an object, as the API takes it."""
     metadata = about["metadata"]
     where = {"namespace": metadata["namespace"]}

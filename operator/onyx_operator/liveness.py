@@ -14,7 +14,7 @@ from collections.abc import Callable
 BEAT_INTERVAL_S = 1.0
 
 
-class Liveness:
+class OperatorLiveness:
     """Written by the event loop, read by the threads of the pages.
 
     Args:

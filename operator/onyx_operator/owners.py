@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 from msgspec.structs import astuple
 
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Named(msgspec.Struct, frozen=True):
         return cls(*parts)
 
 
-class Owner(Named, frozen=True):
+class JobOwner(Named, frozen=True):
     """One OnyxJob object."""
 
     KIND = "OnyxJob"
@@ -54,9 +54,9 @@ class Owner(Named, frozen=True):
         return found if found is not None and _is_uid(found.uid) else None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """Namespace and name, without the uid."""
-        return Key(self.namespace, self.name)
+        return ObjectKey(self.namespace, self.name)
 
 
 class Tenant(Named, frozen=True):
@@ -73,10 +73,10 @@ class Tenant(Named, frozen=True):
         return (self.namespace, self.name) == (former.namespace, former.name)
 
 
-def owner_of(body: Mapping[str, Any], server: str) -> Owner:
+def owner_of(body: Mapping[str, Any], server: str) -> JobOwner:
     """An OnyxJob as the owner of its jobs."""
     metadata = body["metadata"]
-    return Owner(server, metadata["namespace"], metadata["name"], metadata["uid"])
+    return JobOwner(server, metadata["namespace"], metadata["name"], metadata["uid"])
 
 
 def _is_uid(text: str) -> bool:

@@ -17,12 +17,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from onyx_operator.conditions import News, change
+from onyx_operator.conditions import KubeEvent, change
 from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import Conflict, Kube, NotFound, Object
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.settings import Pace
-from onyx_operator.work_queue import Key, WorkQueue
+from onyx_operator.settings import WorkPace
+from onyx_operator.work_queue import ObjectKey, WorkQueue
 
 
 class AnyPlan(Protocol):
@@ -45,18 +45,18 @@ SeenT = TypeVar("SeenT")
 PlanT = TypeVar("PlanT", bound=AnyPlan)
 
 
-class Kind(msgspec.Struct, Generic[SeenT, PlanT], frozen=True):
+class ObjectKind(msgspec.Struct, Generic[SeenT, PlanT], frozen=True):
     """The functions that are particular to a kind. They may raise KubeError and Unavailable: the
     object is reconciled again later."""
 
-    observe: Callable[[Key, Object], Awaitable[SeenT | None]]
+    observe: Callable[[ObjectKey, Object], Awaitable[SeenT | None]]
     """What there is; None while too little is known to plan."""
     plan: Callable[[SeenT], PlanT]
     act: Callable[[Object, SeenT, PlanT], Awaitable[PlanT | None]]
     """Carry out a plan. None when that succeeded, else the plan to report."""
     status: Callable[[SeenT, PlanT], dict[str, Any]]
     """The whole status of the object."""
-    news: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[News]]
+    news: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[KubeEvent]]
     """The events that follow from a change of the status: before, after."""
     plans_max: int
     """Plans carried out in one reconciliation."""
@@ -67,10 +67,10 @@ class Reconciler(Generic[SeenT, PlanT]):
 
     def __init__(
         self,
-        kind: Kind[SeenT, PlanT],
+        kind: ObjectKind[SeenT, PlanT],
         informer: Informer,
         kube: Kube,
-        pace: Pace,
+        pace: WorkPace,
         metrics: OperatorMetrics,
     ) -> None:
         self._kind, self._kube = kind, kube
@@ -81,15 +81,15 @@ class Reconciler(Generic[SeenT, PlanT]):
         """Reconcile until cancelled."""
         await self._queue.run()
 
-    def touch(self, key: Key) -> None:
+    def touch(self, key: ObjectKey) -> None:
         """Have an object reconciled soon."""
         self._queue.touch(key)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """The object is gone."""
         self._queue.touch_later(key, None)
 
-    async def _reconcile(self, key: Key) -> None:
+    async def _reconcile(self, key: ObjectKey) -> None:
         body = self._store.get(key)
         if body is None:
             return
@@ -108,7 +108,7 @@ class Reconciler(Generic[SeenT, PlanT]):
         if error is not None:
             raise error
 
-    async def _steps(self, key: Key) -> Exception | None:
+    async def _steps(self, key: ObjectKey) -> Exception | None:
         failed: PlanT | None = None
         for left in reversed(range(self._kind.plans_max + 1)):
             body = self._store.get(key)

@@ -41,7 +41,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     """Time without progress of the operator after which `/livez` fails."""
 
 
-class Pace(msgspec.Struct, frozen=True):
+class WorkPace(msgspec.Struct, frozen=True):
     """How objects of one kind are reconciled; the defaults are those for clusters."""
 
     concurrent_max: int = 4
@@ -54,7 +54,7 @@ class Pace(msgspec.Struct, frozen=True):
     """Longest delay after a failed reconciliation."""
 
 
-class JobSettings(Pace, frozen=True):
+class JobSettings(WorkPace, frozen=True):
     """How OnyxJobs are reconciled."""
 
     concurrent_max: int = 16
@@ -68,7 +68,7 @@ class JobSettings(Pace, frozen=True):
     """Most logs of clusters that are followed concurrently."""
 
 
-class ClusterSettings(Pace, frozen=True):
+class ClusterSettings(WorkPace, frozen=True):
     """How OnyxClusters are reconciled."""
 
     worker_image: str = ""

@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 
 from onyx.settings import Settings
-from onyx_operator.connection import Server, as_read_in, connection, tenancy_of
+from onyx_operator.connection import ZooKeeperHost, as_read_in, connection, tenancy_of
 from onyx_operator.informers.informer import key_of
 from onyx_operator.kube import Object
 from onyx_operator.settings import OperatorSettings
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
 Body = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ class LogAddress(msgspec.Struct, frozen=True):
     """Where a log is."""
 
     tenancy: str
-    servers: frozenset[Server]
+    servers: frozenset[ZooKeeperHost]
 
     def is_same(self, other: LogAddress | None) -> bool:
         """Whether both are one log."""
@@ -58,7 +58,7 @@ class Tenancies:
         self._clusters = clusters
         self._decided: dict[str, LogAddress] = {}
 
-    def holder(self, body: Body, *more: Body) -> Key | None:
+    def holder(self, body: Body, *more: Body) -> ObjectKey | None:
         """The other cluster that has the log which this one asks for; None if there is none.
 
         Args:
@@ -77,7 +77,7 @@ class Tenancies:
         if first is None or self._rank(body, wanted) < first:
             return None
         _, _, namespace, name = first
-        return Key(namespace, name)
+        return ObjectKey(namespace, name)
 
     def is_refused(self, body: Body) -> bool:
         """Whether another cluster has its log, as far as is known or its own status says."""
@@ -88,7 +88,7 @@ class Tenancies:
         if (wanted := self._wanted(body)) is not None:
             self._decided[body["metadata"]["uid"]] = wanted
 
-    def forget(self, body: Body) -> list[Key]:
+    def forget(self, body: Body) -> list[ObjectKey]:
         """A cluster is gone: others that may have its log now."""
         self._decided.pop(body["metadata"]["uid"], None)
         had = [each for each in (self._held(body), self._wanted(body)) if each is not None]
@@ -127,8 +127,8 @@ class Tenancies:
         return log_address(tenancy, address, body["metadata"]["namespace"])
 
 
-def refused_for(body: Body) -> Key | None:
+def refused_for(body: Body) -> ObjectKey | None:
     """The holder that the status of a refused cluster names."""
     text = (body.get("status") or {}).get("tenancyHolder")
     namespace, slash, name = text.partition("/") if isinstance(text, str) else ("", "", "")
-    return Key(namespace, name) if slash else None
+    return ObjectKey(namespace, name) if slash else None

@@ -18,12 +18,12 @@ import msgspec
 from onyx.errors import Unavailable
 from onyx_operator.kube import KubeError
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.settings import Pace
+from onyx_operator.settings import WorkPace
 
 logger = logging.getLogger(__name__)
 
 
-class Key(msgspec.Struct, frozen=True):
+class ObjectKey(msgspec.Struct, frozen=True):
     """Which object."""
 
     namespace: str
@@ -44,19 +44,19 @@ class WorkQueue:
     def __init__(
         self,
         kind: str,
-        work: Callable[[Key], Awaitable[None]],
-        pace: Pace,
+        work: Callable[[ObjectKey], Awaitable[None]],
+        pace: WorkPace,
         metrics: OperatorMetrics,
     ) -> None:
         self._kind, self._work_on, self._pace, self._metrics = kind, work, pace, metrics
-        self._queue: asyncio.Queue[Key] = asyncio.Queue()
-        self._queued: set[Key] = set()
-        self._busy: set[Key] = set()
-        self._again: set[Key] = set()
-        self._failures: dict[Key, int] = {}
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._queue: asyncio.Queue[ObjectKey] = asyncio.Queue()
+        self._queued: set[ObjectKey] = set()
+        self._busy: set[ObjectKey] = set()
+        self._again: set[ObjectKey] = set()
+        self._failures: dict[ObjectKey, int] = {}
+        self._timers: dict[ObjectKey, asyncio.TimerHandle] = {}
 
-    def touch(self, key: Key) -> None:
+    def touch(self, key: ObjectKey) -> None:
         """Have an object worked on soon."""
         if key in self._busy:
             self._again.add(key)
@@ -65,7 +65,7 @@ class WorkQueue:
             self._queue.put_nowait(key)
             self._metrics.queue(self._kind, len(self._queued))
 
-    def touch_later(self, key: Key, wait_s: float | None) -> None:
+    def touch_later(self, key: ObjectKey, wait_s: float | None) -> None:
         """Have an object worked on after a wait, in place of any earlier wait for it; with None
         there is no wait any more."""
         timer = self._timers.pop(key, None)
@@ -81,7 +81,7 @@ class WorkQueue:
             for _ in range(self._pace.concurrent_max):
                 group.create_task(self._work())
 
-    def _time_is_up(self, key: Key) -> None:
+    def _time_is_up(self, key: ObjectKey) -> None:
         self._timers.pop(key, None)
         self.touch(key)
 
@@ -99,7 +99,7 @@ class WorkQueue:
                 self._again.discard(key)
                 self.touch(key)
 
-    async def _once(self, key: Key) -> None:
+    async def _once(self, key: ObjectKey) -> None:
         started_s, result = time.monotonic(), "ok"
         try:
             await self._work_on(key)
@@ -118,7 +118,7 @@ class WorkQueue:
         else:
             self._retry(key)
 
-    def _retry(self, key: Key) -> None:
+    def _retry(self, key: ObjectKey) -> None:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         wait_s = min(self._pace.retry_max_s, self._pace.retry_min_s * 2 ** min(failures, 30))

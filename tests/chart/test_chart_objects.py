@@ -27,7 +27,7 @@ from onyx.model.parsing.job import parse_manifest
 from onyx.settings import ZooKeeperServerSettings, variables
 from onyx_operator.admission.server import MARK_PATH, PATHS
 from onyx_operator.clusters.pool import pool_name, selector
-from onyx_operator.clusters.spec import Refusal, read_spec
+from onyx_operator.clusters.spec import ClusterRefusal, read_spec
 from onyx_operator.settings import OperatorSettings, operator_settings
 
 KUBERNETES = ("1.29", "1.37")
@@ -251,9 +251,9 @@ def test_the_account_that_the_values_name_is_one_that_the_operator_takes() -> No
 
     address = {"ONYX_ZOOKEEPER_ADDRESS": variables["ONYX_ZOOKEEPER_ADDRESS"]}
     pool = read_spec(body, None, operator_settings({right: variables[right], **address}))
-    assert not isinstance(pool, Refusal)
+    assert not isinstance(pool, ClusterRefusal)
     refused = read_spec(body, None, operator_settings(address))
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, ClusterRefusal)
     assert refused.reason == "PodsNotAllowed"
     assert right not in environment(pod_specs()["Deployment/onyx-operator"])
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx_operator.clusters.pool import Pool
-from onyx_operator.clusters.spec import Refusal, read_spec
+from onyx_operator.clusters.spec import ClusterRefusal, read_spec
 from onyx_operator.settings import ClusterSettings, OperatorSettings
 
 UID = "6f8b3cf0-0000-4000-8000-0000000000c1"
@@ -101,5 +101,5 @@ def pool(
 ) -> Pool:
     """The pool of a cluster that can be made."""
     found = read_spec(cluster(spec, name), code, OPERATOR)
-    assert not isinstance(found, Refusal), found
+    assert not isinstance(found, ClusterRefusal), found
     return found

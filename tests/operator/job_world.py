@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
 from onyx.replica.commands import SetOptions
-from onyx_operator.jobs.observed import Observed, ids_of_interest, observed
-from onyx_operator.jobs.plan import Action, Control, DeleteObject, Remember, Submit, plan
-from onyx_operator.jobs.record import Record
+from onyx_operator.jobs.observed import JobObservation, ids_of_interest, observed
+from onyx_operator.jobs.plan import Action, ControlJob, DeleteObject, Remember, Submit, plan
+from onyx_operator.jobs.record import JobRecord
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.logs.state import Log, LogJob, Trouble, Upgrade
+from onyx_operator.logs.state import Log, LogJob, Trouble, UpgradeVerdict
 
 UID = "6f8b3cf0-0000-4000-8000-000000000001"
 NOW_S = 1_000_000_000.0
@@ -28,7 +28,7 @@ class World:
     """See the module. Whatever changes what is wanted is assigned to `spec`."""
 
     spec: Spec
-    record: Record
+    record: JobRecord
     jobs: dict[JobId, LogJob]
     trouble: Trouble | None = None
     gone: bool = False
@@ -43,7 +43,7 @@ class World:
     refusal: str = ""
     """Why no job can upgrade another one."""
 
-    def seen(self) -> Observed:
+    def seen(self) -> JobObservation:
         ids = ids_of_interest(
             self.spec, self.record, lambda job: self.jobs.get(job, LogJob()).stage
         )
@@ -55,13 +55,13 @@ class World:
             return seen
         return replace(seen, upgrade=self.upgrade(old.job_id))
 
-    def upgrade(self, old: JobId) -> Upgrade:
+    def upgrade(self, old: JobId) -> UpgradeVerdict:
         """As the operator asks the log."""
         state, job = self.holder(old), self.jobs.get(old, LogJob())
         if state != old and job.peers:
-            return Upgrade(state, waits="it carries over state", again_in_s=1.0)
+            return UpgradeVerdict(state, waits="it carries over state", again_in_s=1.0)
         gone = "" if state in self.jobs else f"there is no job {state}"
-        return Upgrade(state, refusal=self.refusal or gone)
+        return UpgradeVerdict(state, refusal=self.refusal or gone)
 
     def holder(self, job: JobId) -> JobId:
         while job in self.resumed and job not in self.begun:
@@ -81,7 +81,7 @@ class World:
                         self.resumed[job] = upgrades
                         self.control("kill-job", upgrades)
                 self.record = replace(self.record, submitted_at="2001-09-09T01:46:40Z")
-            case Control(command):
+            case ControlJob(command):
                 self.control(command.NAME, command.job)
                 if isinstance(command, SetOptions) and self.jobs[command.job].stage == "live":
                     known = self.jobs[command.job]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.operator.clusters import CODE, SMALL, UID, WHOLE, pool
 
-from onyx_operator.clusters.observed import Found, Observed
-from onyx_operator.clusters.plan import Apply, Delete, Plan, plan
+from onyx_operator.clusters.observed import ClusterObservation, ExistingObject
+from onyx_operator.clusters.plan import Apply, ClusterPlan, Delete, plan
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import STATEFUL_SETS, children
 from onyx_operator.clusters.trees import contains, merged
@@ -40,9 +40,9 @@ class World:
         self.objects: dict[tuple[Resource, str], dict[str, Any]] = {}
         self.version = 0
 
-    def plan(self, wanted: Pool) -> Plan:
-        found = [Found(resource, body) for (resource, _), body in self.objects.items()]
-        return plan(Observed({}, wanted, found=found))
+    def plan(self, wanted: Pool) -> ClusterPlan:
+        found = [ExistingObject(resource, body) for (resource, _), body in self.objects.items()]
+        return plan(ClusterObservation({}, wanted, found=found))
 
     def settle(self, wanted: Pool) -> None:
         for action in self.plan(wanted).actions:
@@ -102,7 +102,7 @@ def spoil(world: World, draw: Callable[[Any], Any]) -> None:
 
 
 def done(world: World, wanted: Pool) -> bool:
-    return world.plan(wanted) == Plan()
+    return world.plan(wanted) == ClusterPlan()
 
 
 @given(st.lists(SPECS, min_size=1, max_size=4), st.data())

@@ -14,14 +14,14 @@ from onyx.log.room import Usage
 from onyx.model.crd import cluster as crd_cluster
 from onyx.reports.deaths import Cause, Death
 from onyx.settings import Settings, ZooKeeperSettings
-from onyx_operator.clusters.observed import Found, Observed
-from onyx_operator.clusters.plan import Plan, plan
+from onyx_operator.clusters.observed import ClusterObservation, ExistingObject
+from onyx_operator.clusters.plan import ClusterPlan, plan
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import DEPLOYMENTS
-from onyx_operator.clusters.spec import Refusal, deleting, read_spec, taken
+from onyx_operator.clusters.spec import ClusterRefusal, deleting, read_spec, taken
 from onyx_operator.clusters.status import news, status
 from onyx_operator.settings import ClusterSettings, OperatorSettings
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
 NOW_S = 1_795_262_400.0
 NOW, LATER = "2026-11-21T12:00:00Z", "2026-11-21T12:05:00Z"
@@ -44,14 +44,14 @@ def pod(name: str, **reported: Any) -> dict[str, Any]:
 
 
 def reported(
-    wanted: Pool | Refusal,
+    wanted: Pool | ClusterRefusal,
     workers: Mapping[str, Any] | None,
     pods: Sequence[Mapping[str, Any]] = (),
     of: Mapping[str, Any] | None = None,
     now_s: float = NOW_S,
 ) -> dict[str, Any]:
-    seen = Observed(of or cluster(), wanted, now_s, (), workers, pods)
-    return status(seen, Plan(trouble=wanted if isinstance(wanted, Refusal) else None))
+    seen = ClusterObservation(of or cluster(), wanted, now_s, (), workers, pods)
+    return status(seen, ClusterPlan(trouble=wanted if isinstance(wanted, ClusterRefusal) else None))
 
 
 def condition(found: Mapping[str, Any], name: str) -> tuple[str, str, str]:
@@ -80,7 +80,7 @@ def test_a_cluster_whose_workers_are_all_ready() -> None:
 
 def test_the_schema_has_every_key_and_condition_that_is_written() -> None:
     found = reported(pool(), workers(**all_ready(2)))
-    refused = reported(taken(pool(), Key("team", "first")), None)
+    refused = reported(taken(pool(), ObjectKey("team", "first")), None)
     version = crd_cluster.definition()["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]["properties"]["status"]
 
@@ -111,8 +111,8 @@ def test_why_a_cluster_is_not_ready(of: Any, reason: str, message: str) -> None:
 
 
 def test_a_cluster_without_workers_names_what_keeps_them_away() -> None:
-    failed = Refusal("ApplyFailed", "StatefulSet fleet-worker: 422 Invalid: no such field")
-    found = status(Observed(cluster(), pool(), NOW_S), Plan(trouble=failed))
+    failed = ClusterRefusal("ApplyFailed", "StatefulSet fleet-worker: 422 Invalid: no such field")
+    found = status(ClusterObservation(cluster(), pool(), NOW_S), ClusterPlan(trouble=failed))
 
     assert condition(found, "Ready") == ("False", failed.reason, failed.message)
     assert [each.reason for each in news({}, found)] == ["ApplyFailed"]
@@ -123,18 +123,20 @@ def test_a_cluster_without_workers_names_what_keeps_them_away() -> None:
     [(0, ("True", "Room")), (799, ("True", "Room")), (800, ("False", "TenancyFull"))],
 )
 def test_a_tenancy_that_is_nearly_full_is_reported(held: int, expected: tuple[str, str]) -> None:
-    seen = Observed(cluster(), pool(), NOW_S, usage=Usage(held, 1_000, 10))
-    unknown = Observed(cluster(), pool(), NOW_S, usage=Usage(None, 1_000, 10))
+    seen = ClusterObservation(cluster(), pool(), NOW_S, usage=Usage(held, 1_000, 10))
+    unknown = ClusterObservation(cluster(), pool(), NOW_S, usage=Usage(None, 1_000, 10))
 
-    assert condition(status(seen, Plan()), "HasRoom")[:2] == expected
-    names = {each["type"] for each in status(unknown, Plan())["conditions"]}
+    assert condition(status(seen, ClusterPlan()), "HasRoom")[:2] == expected
+    names = {each["type"] for each in status(unknown, ClusterPlan())["conditions"]}
     assert "HasRoom" not in names
 
 
 def test_processes_that_die_in_pods_that_go_on_are_told() -> None:
     death = Death("fleet-worker-0", 1, int(NOW_S * 1000), Cause.MEMORY, "SIGKILL", 9 << 20)
-    seen = Observed(cluster(), pool(), NOW_S, (), workers(**all_ready(2)), deaths=(death,))
-    calm, found = reported(pool(), workers(**all_ready(2))), status(seen, Plan())
+    seen = ClusterObservation(
+        cluster(), pool(), NOW_S, (), workers(**all_ready(2)), deaths=(death,)
+    )
+    calm, found = reported(pool(), workers(**all_ready(2))), status(seen, ClusterPlan())
 
     assert condition(calm, "Stable")[:2] == ("True", "NoDeaths")
     assert condition(found, "Stable")[:2] == ("False", "OutOfMemory")
@@ -228,7 +230,7 @@ def test_a_pod_that_waits_for_what_only_events_tell_is_named() -> None:
 def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:
     before = reported(pool(), workers(**all_ready(2)))
     refused = read_spec(cluster({"replica": 3}), None, OperatorSettings())
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, ClusterRefusal)
     found = reported(
         refused,
         workers(**all_ready(2)),
@@ -290,7 +292,7 @@ def test_what_is_missing_is_asked_for(
     defaults = replace(OPERATOR, clusters=ClusterSettings(pod_rights=rights))
     refused = read_spec(cluster(spec), code, defaults)
 
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, ClusterRefusal)
     assert refused.reason == reason
     assert message in refused.message
 
@@ -306,21 +308,21 @@ WITH_DEFAULTS = OperatorSettings(
 def test_the_operators_own_address_and_image_are_the_defaults() -> None:
     found = read_spec(cluster({}), None, WITH_DEFAULTS)
 
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, ClusterRefusal)
     assert (found.zookeeper_address, found.image) == ("onyx-zookeeper:2181", "onyx-worker:2")
 
 
 def test_the_clusters_own_address_and_image_win() -> None:
     found = read_spec(cluster(WHOLE), CODE, WITH_DEFAULTS)
 
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, ClusterRefusal)
     assert found.zookeeper_address == "zk-0:2181,zk-1:2181"
     assert found.image == "registry.example/onyx-worker:1.0"
 
 
-SERVER = Found(DEPLOYMENTS, {"metadata": {"name": "fleet-spark"}})
-ANSWERS = Found(DEPLOYMENTS, {**SERVER.body, "status": {"availableReplicas": 1}})
-REFUSED = Found(
+SERVER = ExistingObject(DEPLOYMENTS, {"metadata": {"name": "fleet-spark"}})
+ANSWERS = ExistingObject(DEPLOYMENTS, {**SERVER.body, "status": {"availableReplicas": 1}})
+REFUSED = ExistingObject(
     DEPLOYMENTS,
     {**SERVER.body, "status": {"conditions": [
         {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
@@ -362,8 +364,8 @@ def test_a_spark_server_has_a_condition_that_sees_its_pods(
     found: Any, pods: Any, verdict: str, said: str
 ) -> None:
     ready = workers(**all_ready(2))
-    seen = Observed(cluster(SPARK), pool(SPARK, CODE), NOW_S, found, ready, (), pods)
-    status_, reason, message = condition(status(seen, Plan()), "SparkReady")
+    seen = ClusterObservation(cluster(SPARK), pool(SPARK, CODE), NOW_S, found, ready, (), pods)
+    status_, reason, message = condition(status(seen, ClusterPlan()), "SparkReady")
     assert (reason, status_) == (verdict, "True" if verdict == "ServerReady" else "False")
     assert said in message
     assert (plan(seen).again_in_s is None) == (status_ == "True")
@@ -373,8 +375,8 @@ def test_executors_that_come_and_go_by_themselves_are_not_waited_for() -> None:
     given = {"conf": {"spark.dynamicAllocation.enabled": "true"}}
     wanted = pool({**SPARK, "spark": given}, CODE)
     for pods, expected in (((), "True"), ((WAITS,), "False")):
-        seen = Observed(cluster(SPARK), wanted, NOW_S, (ANSWERS,), None, (), pods)
-        assert condition(status(seen, Plan()), "SparkReady")[0] == expected
+        seen = ClusterObservation(cluster(SPARK), wanted, NOW_S, (ANSWERS,), None, (), pods)
+        assert condition(status(seen, ClusterPlan()), "SparkReady")[0] == expected
 
 
 def test_a_cluster_without_spark_says_nothing_of_it() -> None:
@@ -386,8 +388,8 @@ def test_events_are_about_what_is_new() -> None:
     starting = reported(pool(), workers())
     ready = reported(pool(), workers(**all_ready(2)))
     more = reported(pool(), workers(3, **all_ready(3)))
-    broken = reported(Refusal("InvalidSpec", "spec.x"), workers(**all_ready(2)))
-    worse = reported(Refusal("InvalidSpec", "spec.y"), workers(**all_ready(2)))
+    broken = reported(ClusterRefusal("InvalidSpec", "spec.x"), workers(**all_ready(2)))
+    worse = reported(ClusterRefusal("InvalidSpec", "spec.y"), workers(**all_ready(2)))
 
     assert list(news({}, starting)) == []
     assert [each[0] for each in news(starting, ready)] == ["WorkersReady"]

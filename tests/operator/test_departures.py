@@ -17,7 +17,7 @@ from tests.operator.workers import Workers
 from onyx.client.submissions import submission
 from onyx.ids import JobId
 from onyx.model.parsing.job import parse_declared
-from onyx_operator.owners import Owner, owner_of
+from onyx_operator.owners import JobOwner, owner_of
 
 QUICK = settings(JOBS_RESYNC_INTERVAL_S="0.2", JOBS_RELEASE_TIMEOUT_S="2")
 BOTH = settings(NAMESPACES="default,team", JOBS_RESYNC_INTERVAL_S="0.2")
@@ -47,10 +47,10 @@ def running(api: FakeApi, where: str) -> str:
 
 
 def test_an_owner_is_read_as_it_was_written() -> None:
-    owner = Owner("abc", "team", "job", UID)
-    assert Owner.read(str(owner)) == owner
+    owner = JobOwner("abc", "team", "job", UID)
+    assert JobOwner.read(str(owner)) == owner
     for other in ("", "someone", "OnyxJob/a/b/c", "OnyxJob/a/b/c/no-uid", f"OnyxJob/a/b/c/{UID}/e"):
-        assert Owner.read(other) is None
+        assert JobOwner.read(other) is None
 
 
 def test_a_deleted_job_goes_at_once_and_is_killed(
@@ -160,7 +160,7 @@ def test_nobody_is_killed_of_whom_it_is_not_known_that_he_is_gone(
     body = {"metadata": {"namespace": "default", "name": "job", "uid": UID}}
     owners = {
         "of-another-server": str(owner_of(body, "elsewhere")),
-        "of-a-namespace-not-looked-after": str(Owner("", "other", "job", UID)),
+        "of-a-namespace-not-looked-after": str(JobOwner("", "other", "job", UID)),
         "of-no-object": "",
     }
     for name, owner in owners.items():

@@ -11,8 +11,8 @@ from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
 from onyx.replica.commands import DrainJob, KillJob
 from onyx_operator.jobs.observed import ids_of_interest
-from onyx_operator.jobs.plan import Control, Remember, Submit, plan
-from onyx_operator.jobs.record import Record, job_id
+from onyx_operator.jobs.plan import ControlJob, Remember, Submit, plan
+from onyx_operator.jobs.record import JobRecord, job_id
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.logs.state import LogJob, Trouble
 
@@ -21,10 +21,10 @@ FINGERPRINTS = ("defaults", "options-a")
 
 
 def _record(
-    digest: str, nonce: int, attempt: int, submitted: bool, finished: bool, old: Record | None
-) -> Record:
+    digest: str, nonce: int, attempt: int, submitted: bool, finished: bool, old: JobRecord | None
+) -> JobRecord:
     at = "2001-09-09T01:46:00Z"
-    return Record(
+    return JobRecord(
         job_id(UID, digest, nonce, attempt),
         digest,
         nonce,
@@ -37,10 +37,10 @@ def _record(
 
 
 formers = st.builds(
-    lambda digest: Record(job_id(UID, digest, 0, 0), digest), st.sampled_from(DIGESTS)
+    lambda digest: JobRecord(job_id(UID, digest, 0, 0), digest), st.sampled_from(DIGESTS)
 )
 records = st.one_of(
-    st.just(Record()),
+    st.just(JobRecord()),
     st.builds(
         _record,
         st.sampled_from(DIGESTS),
@@ -156,7 +156,7 @@ def test_a_job_that_its_cluster_cannot_run_is_not_submitted_and_stops_nothing(
     recorded = world.record.job_id
     for each in plan(seen).actions:
         assert not isinstance(each, Submit) or each.job == recorded, "it was recorded before"
-        if isinstance(each, Control) and isinstance(each.command, KillJob | DrainJob):
+        if isinstance(each, ControlJob) and isinstance(each.command, KillJob | DrainJob):
             assert each.command.job == seen.versions.abandoned, "no job is stopped that runs"
 
 
@@ -167,7 +167,7 @@ def test_who_had_the_name_before_has_ended_before_anything_is_submitted(world: W
     world.spec = replace(world.spec, deleted_at="")
     actions = plan(world.seen()).actions
     if world.spec.job is not None:
-        assert actions[0] == Control(KillJob(job=old))
+        assert actions[0] == ControlJob(KillJob(job=old))
 
 
 @given(worlds())
@@ -175,7 +175,7 @@ def test_nothing_is_done_to_a_log_that_cannot_be_reached(world: World) -> None:
     world.trouble = Trouble("LogUnreachable", "no ZooKeeper answers")
     world.spec = replace(world.spec, deleted_at="")
     actions = plan(world.seen()).actions
-    assert not any(isinstance(each, Submit | Control | Remember) for each in actions)
+    assert not any(isinstance(each, Submit | ControlJob | Remember) for each in actions)
 
 
 @given(worlds())

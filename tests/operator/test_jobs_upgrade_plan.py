@@ -13,8 +13,8 @@ from tests.operator.job_world import JOB, UID, World
 
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
-from onyx_operator.jobs.plan import Action, Control, Plan, Remember, Submit, plan
-from onyx_operator.jobs.record import Record, job_id
+from onyx_operator.jobs.plan import Action, ControlJob, JobPlan, Remember, Submit, plan
+from onyx_operator.jobs.record import JobRecord, job_id
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.logs.state import LogJob, Stage
 
@@ -26,7 +26,7 @@ PEERS = (("read", 1), ("write", 1))
 def world(**declared: Any) -> World:
     """Job A runs."""
     spec = Spec("default", "job", UID, 1, replace(RESUME, **declared), JOB, A)
-    found = World(spec, Record(), {})
+    found = World(spec, JobRecord(), {})
     found.settle()
     assert found.record.digest == A
     return found
@@ -41,7 +41,7 @@ def edit(of: World, digest: str, **declared: Any) -> None:
     declare(of, **declared)
 
 
-def now(of: World) -> Plan:
+def now(of: World) -> JobPlan:
     return plan(of.seen())
 
 
@@ -51,7 +51,7 @@ def job(of: World) -> JobId:
 
 
 def reported(actions: list[Action]) -> list[str]:
-    return [each.command.NAME for each in actions if isinstance(each, Control)]
+    return [each.command.NAME for each in actions if isinstance(each, ControlJob)]
 
 
 def change(of: World, **changed: Any) -> None:
@@ -69,7 +69,7 @@ def test_an_edit_ends_the_former_job_by_the_submission_of_the_new_one() -> None:
     edit(of, B)
     remembered, submitted = now(of).actions
     assert isinstance(remembered, Remember)
-    assert remembered.record.upgraded_from == Record(first, A)
+    assert remembered.record.upgraded_from == JobRecord(first, A)
     assert submitted == Submit(job_id(UID, B, 0, 1), first)
     assert reported(of.settle()) == []
     assert of.jobs[first].stage == "killed"
@@ -357,7 +357,7 @@ def test_a_wiped_status_is_found_again_after_upgrades() -> None:
         of.settle()
         of.begun.add(job(of))
     last, jobs = job(of), dict(of.jobs)
-    of.record = Record()
+    of.record = JobRecord()
     of.settle()
     assert job(of) == last
     assert of.jobs == jobs

@@ -23,7 +23,7 @@ from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.replica.state import Replica
 from onyx_operator.jobs.spec import read_spec
 from onyx_operator.logs import upgrading
-from onyx_operator.logs.state import Upgrade
+from onyx_operator.logs.state import UpgradeVerdict
 from onyx_operator.logs.upgrading import upgrade
 
 ANSWER = {"tasks": {"read": "initialize"}}
@@ -153,7 +153,7 @@ def test_without_workers_nothing_is_asked_and_nothing_given_up() -> None:
     replica = Replica(jobs=(JobId("a"),))
     entry = submit_job(id="b", digest="d", upgrades="a")
     judged, question = upgrading.Checks().judge(
-        Upgrade(JobId("a")), JobId("a"), entry, replica, 0.0
+        UpgradeVerdict(JobId("a")), JobId("a"), entry, replica, 0.0
     )
     assert question is None
     assert "no worker is there" in judged.waits
@@ -164,7 +164,7 @@ def test_workers_that_did_not_answer_are_asked_again() -> None:
     entry = submit_job(id="b", digest="d", upgrades="a")
     asked = upgrading.Checks()
     put = [
-        asked.judge(Upgrade(JobId("a")), JobId("a"), entry, replica, now_s)[1] is not None
+        asked.judge(UpgradeVerdict(JobId("a")), JobId("a"), entry, replica, now_s)[1] is not None
         for now_s in (0.0, 1.0, 29.0, 31.0, 32.0)
     ]
     assert put == [True, False, False, True, False]

@@ -7,8 +7,8 @@ from typing import Any
 
 from onyx_operator import generate
 from onyx_operator.informers.informer import Store, WatchDebts
-from onyx_operator.liveness import Liveness
-from onyx_operator.work_queue import Key
+from onyx_operator.liveness import OperatorLiveness
+from onyx_operator.work_queue import ObjectKey
 
 
 class Clock:
@@ -26,14 +26,14 @@ def body(name: str, version: int, uid: str = "u1") -> dict[str, Any]:
 
 def test_a_loop_that_stands_still_is_dead() -> None:
     clock = Clock()
-    liveness = Liveness(60.0, clock)
+    liveness = OperatorLiveness(60.0, clock)
     assert liveness.alive() is True
     clock.now_s += 60.0
     assert liveness.alive() == "stalled: the event loop"
 
 
 def test_it_is_ready_when_the_handlers_have_started() -> None:
-    liveness = Liveness(60.0, Clock())
+    liveness = OperatorLiveness(60.0, Clock())
     assert liveness.ready() == "the handlers have not started"
     liveness.started()
     assert liveness.ready() is True
@@ -41,7 +41,7 @@ def test_it_is_ready_when_the_handlers_have_started() -> None:
 
 def test_a_watch_that_owes_an_event_for_too_long_is_dead() -> None:
     clock = Clock()
-    liveness = Liveness(60.0, clock)
+    liveness = OperatorLiveness(60.0, clock)
     watched = WatchDebts("OnyxJob", liveness)
     watched.event(body("one", 5))
     watched.listed([body("one", 5)])
@@ -58,7 +58,7 @@ def test_a_watch_that_owes_an_event_for_too_long_is_dead() -> None:
 
 def test_an_object_that_is_gone_is_owed_no_more() -> None:
     clock = Clock()
-    liveness = Liveness(60.0, clock)
+    liveness = OperatorLiveness(60.0, clock)
     watched = WatchDebts("OnyxJob", liveness)
     watched.listed([body("one", 7)])
     watched.event(body("one", 6), gone=True)
@@ -72,7 +72,7 @@ def test_an_older_version_never_replaces_a_newer_one() -> None:
     store = Store()
     store.put(body("one", 7))
     store.put(body("one", 6))
-    found = store.get(Key("default", "one"))
+    found = store.get(ObjectKey("default", "one"))
     assert found is not None
     assert found["metadata"]["resourceVersion"] == "7"
 
@@ -82,7 +82,7 @@ def test_an_object_made_anew_replaces_the_former_one_whatever_its_version() -> N
     store.put(body("one", 7))
     store.put(body("one", 3, uid="u2"))
     store.drop(body("one", 8))
-    found = store.get(Key("default", "one"))
+    found = store.get(ObjectKey("default", "one"))
     assert found is not None
     assert found["metadata"]["uid"] == "u2", "the deletion was of the old one"
 

@@ -9,7 +9,7 @@ import pytest
 
 from onyx_operator.settings import OperatorSettings
 from onyx_operator.tenancies import Tenancies, log_address
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
 OPERATOR = OperatorSettings(
     zookeeper_addresses=("zk:2181", "elsewhere:2181", "new:2181"),
@@ -64,18 +64,18 @@ def test_who_has_claimed_a_log_keeps_it_before_any_status_says_so() -> None:
     known = Tenancies(OPERATOR, lambda: clusters)
     known.claim(clusters[0])
     older = asks("a", 1)
-    assert known.holder(older) == Key("team", "z")
+    assert known.holder(older) == ObjectKey("team", "z")
     clusters.append(older)
     assert known.holder(clusters[0]) is None
     gone = clusters.pop(0)
-    assert known.forget(gone) == [Key("team", "a")]
+    assert known.forget(gone) == [ObjectKey("team", "a")]
     assert known.holder(older) is None
 
 
 def test_who_was_refused_does_not_take_over_from_one_that_was_not_seen_yet() -> None:
     first, second = asks("first", 1, **HOLDS), asks("second", 2)
     known = Tenancies(OPERATOR, lambda: [second])
-    assert known.holder(second, first) == Key("team", "first")
+    assert known.holder(second, first) == ObjectKey("team", "first")
     second["status"] = {"tenancyHolder": "team/first"}
     assert known.is_refused(second)
 

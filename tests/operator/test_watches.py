@@ -23,9 +23,9 @@ from onyx_operator.informers import cell
 from onyx_operator.informers.cell import Cell
 from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import CLUSTERS, JOBS, Kube
-from onyx_operator.liveness import Liveness
+from onyx_operator.liveness import OperatorLiveness
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
 TWO = settings(NAMESPACES="default,team", CLUSTERS_RESYNC_INTERVAL_S="0.2")
 BY_LABEL = settings(NAMESPACES="", NAMESPACE_LABELS="onyx=on", NAMESPACES_INTERVAL_S="0.05")
@@ -126,16 +126,16 @@ def test_no_job_misses_a_cluster_that_is_listed_late(api: FakeApi, logs: Logs) -
 
 
 @pytest.fixture
-def informed(api: FakeApi) -> tuple[Informer, Liveness, Clock, Any]:
+def informed(api: FakeApi) -> tuple[Informer, OperatorLiveness, Clock, Any]:
     clock = Clock()
-    liveness = Liveness(60.0, clock)
+    liveness = OperatorLiveness(60.0, clock)
     configuration = Configuration()
     configuration.host = api.url
     return Informer(JOBS, 0.0, liveness, OperatorMetrics()), liveness, clock, configuration
 
 
 def test_an_object_is_gone_only_if_it_was_known_before_the_list(
-    api: FakeApi, informed: tuple[Informer, Liveness, Clock, Any]
+    api: FakeApi, informed: tuple[Informer, OperatorLiveness, Clock, Any]
 ) -> None:
     informer, _, _, configuration = informed
     gone: list[str] = []
@@ -154,11 +154,11 @@ def test_an_object_is_gone_only_if_it_was_known_before_the_list(
 
     asyncio.run(scenario())
     assert gone == ["old"]
-    assert set(informer.store) == {Key("default", "new"), Key("other", "elsewhere")}
+    assert set(informer.store) == {ObjectKey("default", "new"), ObjectKey("other", "elsewhere")}
 
 
 def test_a_watch_that_has_ended_is_dead_until_it_is_listed_and_owes_nothing(
-    informed: tuple[Informer, Liveness, Clock, Any],
+    informed: tuple[Informer, OperatorLiveness, Clock, Any],
 ) -> None:
     informer, liveness, clock, _ = informed
     informer.event("team", body("one", 5), gone=False)
@@ -171,7 +171,7 @@ def test_a_watch_that_has_ended_is_dead_until_it_is_listed_and_owes_nothing(
 
 
 def test_a_watch_owes_nothing_anew_because_the_api_server_was_away_for_a_while(
-    api: FakeApi, informed: tuple[Informer, Liveness, Clock, Any]
+    api: FakeApi, informed: tuple[Informer, OperatorLiveness, Clock, Any]
 ) -> None:
     informer, liveness, clock, configuration = informed
     informer.event("default", dict(api.create(job())), gone=False)

@@ -11,17 +11,17 @@ import pytest
 from onyx.errors import Unavailable
 from onyx_operator.kube import KubeError
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.settings import Pace
-from onyx_operator.work_queue import Key, WorkQueue
+from onyx_operator.settings import WorkPace
+from onyx_operator.work_queue import ObjectKey, WorkQueue
 
-A, B = Key("default", "a"), Key("default", "b")
-PACE = Pace(concurrent_max=4, retry_min_s=0.001, retry_max_s=0.004)
+A, B = ObjectKey("default", "a"), ObjectKey("default", "b")
+PACE = WorkPace(concurrent_max=4, retry_min_s=0.001, retry_max_s=0.004)
 
 
 def running(
-    look: Callable[[Key], Awaitable[None]],
+    look: Callable[[ObjectKey], Awaitable[None]],
     scenario: Callable[[WorkQueue], Awaitable[None]],
-    pace: Pace = PACE,
+    pace: WorkPace = PACE,
 ) -> OperatorMetrics:
     """Play a scenario with a queue that runs."""
     metrics = OperatorMetrics()
@@ -46,10 +46,10 @@ def count(metrics: OperatorMetrics, result: str) -> float:
 
 
 def test_many_touches_before_a_look_are_one_look() -> None:
-    looks: list[Key] = []
+    looks: list[ObjectKey] = []
     done = asyncio.Event()
 
-    async def look(key: Key) -> None:
+    async def look(key: ObjectKey) -> None:
         looks.append(key)
         if key == B:
             done.set()
@@ -59,7 +59,7 @@ def test_many_touches_before_a_look_are_one_look() -> None:
             queue.touch(key)
         await done.wait()
 
-    metrics = running(look, scenario, Pace(concurrent_max=1, retry_min_s=1.0, retry_max_s=1.0))
+    metrics = running(look, scenario, WorkPace(concurrent_max=1, retry_min_s=1.0, retry_max_s=1.0))
     assert looks == [A, B]
     assert count(metrics, "ok") == 2
 
@@ -68,7 +68,7 @@ def test_a_touch_during_a_look_is_a_look_after_it_and_never_beside_it() -> None:
     there: list[WorkQueue] = []
     looking, looks, done = 0, 0, asyncio.Event()
 
-    async def look(key: Key) -> None:
+    async def look(key: ObjectKey) -> None:
         nonlocal looking, looks
         looking, looks = looking + 1, looks + 1
         assert looking == 1
@@ -90,10 +90,10 @@ def test_a_touch_during_a_look_is_a_look_after_it_and_never_beside_it() -> None:
 
 
 def test_different_objects_are_looked_at_side_by_side() -> None:
-    meeting: set[Key] = set()
+    meeting: set[ObjectKey] = set()
     met = asyncio.Event()
 
-    async def look(key: Key) -> None:
+    async def look(key: ObjectKey) -> None:
         meeting.add(key)
         if meeting == {A, B}:
             met.set()
@@ -122,7 +122,7 @@ def test_a_look_that_fails_is_repeated_until_it_does_not(
 ) -> None:
     looks, done = 0, asyncio.Event()
 
-    async def look(key: Key) -> None:
+    async def look(key: ObjectKey) -> None:
         nonlocal looks
         looks += 1
         if looks <= 3:

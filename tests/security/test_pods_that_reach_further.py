@@ -16,7 +16,7 @@ from tests.operator.test_clusters_operator import says
 from onyx_operator.clusters.check import check
 from onyx_operator.clusters.pod_rights import PROBLEMS_MAX
 from onyx_operator.clusters.pool import Pool
-from onyx_operator.clusters.spec import Refusal, read_spec
+from onyx_operator.clusters.spec import ClusterRefusal, read_spec
 from onyx_operator.settings import ClusterSettings, OperatorSettings
 
 OF_POD: list[tuple[dict[str, Any], str, str]] = [
@@ -108,7 +108,7 @@ def settings_of(*rights: str) -> OperatorSettings:
     return OperatorSettings(zookeeper_addresses=("zk:2181",), clusters=clusters)
 
 
-def asked(place: str, template: dict[str, Any], *rights: str) -> Pool | Refusal:
+def asked(place: str, template: dict[str, Any], *rights: str) -> Pool | ClusterRefusal:
     spark = dict(SPARK["spark"])
     spec: dict[str, Any] = {**SPARK, "spark": spec_of(spark, place, template)}
     if place == PLACES[0]:
@@ -130,9 +130,9 @@ def of_container(place: str, fields: dict[str, Any]) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": name, **fields}]}}
 
 
-def refused(found: Pool | Refusal, path: str, right: str) -> None:
+def refused(found: Pool | ClusterRefusal, path: str, right: str) -> None:
     """It is refused by key, with the setting; whoever allows that right is asked no more."""
-    assert isinstance(found, Refusal)
+    assert isinstance(found, ClusterRefusal)
     assert found.reason == "PodsNotAllowed"
     problem = next(each for each in found.problems if each.path == path)
     assert f"the right {right}" in problem.message
@@ -162,7 +162,7 @@ def test_a_template_lends_no_right_of_a_container(
     (container,) = template["spec"]["containers"]
     where = f"{place}.spec.containers[{container['name']}]"
     found = asked(place, template)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, ClusterRefusal)
     assert any(f"the right {right}" in each.message for each in found.problems)
     assert all(each.path.startswith(where) for each in found.problems)
     if "ports" not in path:  # a port that we do not have comes after ours
@@ -182,7 +182,7 @@ def test_thousands_of_fields_are_some_problems_of_a_known_number() -> None:
 
     found = asked(PLACES[0], {"spec": fields})
 
-    assert isinstance(found, Refusal)
+    assert isinstance(found, ClusterRefusal)
     assert len(found.problems) == PROBLEMS_MAX
 
 
@@ -205,7 +205,7 @@ def test_a_right_that_is_allowed_is_had_in_its_namespace(right: str) -> None:
     template = {"spec": {"volumes": [{"name": "a", "hostPath": {"path": "/data"}}]}}
 
     assert isinstance(asked(PLACES[0], template, right), Pool)
-    assert isinstance(asked(PLACES[0], template, "other/hostPath", "hostNetwork"), Refusal)
+    assert isinstance(asked(PLACES[0], template, "other/hostPath", "hostNetwork"), ClusterRefusal)
 
 
 def test_neither_a_key_of_the_cluster_nor_a_setting_of_spark_goes_around_it() -> None:

@@ -31,7 +31,7 @@ from onyx.tls.server_files import ServerFiles
 from onyx_operator.admission.review import MalformedReview, Review, answer, judged, marked
 from onyx_operator.admission.validators import Verdict
 from onyx_operator.authors import Authors
-from onyx_operator.context import Operator
+from onyx_operator.context import OperatorProcess
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import WebhookSettings
 
@@ -54,7 +54,7 @@ own time, and an API server that is away is no reason to refuse anything."""
 
 
 async def serve_webhook(
-    operator: Operator, checks: Mapping[str, Check], opened: AsyncExitStack
+    operator: OperatorProcess, checks: Mapping[str, Check], opened: AsyncExitStack
 ) -> None:
     """Serve the webhook while the operator runs, if it has a certificate."""
     settings = operator.settings.webhook

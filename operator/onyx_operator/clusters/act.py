@@ -24,13 +24,13 @@ from onyx.errors import SettingsError, Unavailable
 from onyx.log.zookeeper.access import account_of
 from onyx.settings import Settings
 from onyx_operator.clusters.mounts import SPARK_TOKEN_KEY
-from onyx_operator.clusters.plan import Action, Apply, Draw, Plan
+from onyx_operator.clusters.plan import Action, Apply, ClusterPlan, Draw
 from onyx_operator.clusters.resources import ACCOUNT_TYPE
-from onyx_operator.clusters.spec import Refusal, as_declared
+from onyx_operator.clusters.spec import ClusterRefusal, as_declared
 from onyx_operator.kube import Conflict, Kube, KubeError, Object
 
 
-async def act(kube: Kube, cluster: Object, log: Settings, plan: Plan) -> Plan | None:
+async def act(kube: Kube, cluster: Object, log: Settings, plan: ClusterPlan) -> ClusterPlan | None:
     """Carry out a plan. None when that succeeded, else the plan with what was refused.
 
     Args:
@@ -54,7 +54,7 @@ async def act(kube: Kube, cluster: Object, log: Settings, plan: Plan) -> Plan | 
         f"{_object(action)}: {as_declared(str(error), _pods_key(action))}"
         for action, error in refused
     )
-    return replace(plan, trouble=Refusal("ApplyFailed", said), error=refused[0][1])
+    return replace(plan, trouble=ClusterRefusal("ApplyFailed", said), error=refused[0][1])
 
 
 def _pods_key(action: Action) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onyx.errors import Problem, Unavailable
-from onyx_operator.clusters.resources import Child, trials
-from onyx_operator.clusters.spec import Refusal, as_declared, read_spec, taken
-from onyx_operator.context import Operator
+from onyx_operator.clusters.resources import ChildObject, trials
+from onyx_operator.clusters.spec import ClusterRefusal, as_declared, read_spec, taken
+from onyx_operator.context import OperatorProcess
 from onyx_operator.kube import KubeError
 
 TRIAL_TIMEOUT_S = 3.0
@@ -25,14 +25,14 @@ _INVALID = (400, 422)
 
 
 async def check(
-    operator: Operator, cluster: Mapping[str, Any]
+    operator: OperatorProcess, cluster: Mapping[str, Any]
 ) -> tuple[Sequence[Problem], Sequence[Problem]]:
     """Problems and warnings of an OnyxCluster that is valid by itself. A dry run that cannot be
     made is a warning."""
     body = {**cluster, "metadata": {"uid": _NO_UID, **cluster["metadata"]}}
     code = {"metadata": {"name": "code"}}  # which files it has changes nothing here
     pool = read_spec(body, code, operator.settings)
-    if isinstance(pool, Refusal):
+    if isinstance(pool, ClusterRefusal):
         return pool.problems, () if pool.problems else (Problem("spec", pool.message),)
     holder = operator.tenancies.holder(body)
     warnings = [Problem("spec.tenancyId", taken(pool, holder).message)] if holder else []
@@ -41,7 +41,7 @@ async def check(
     return [each for each, wrong in found if each is not None and wrong], warnings
 
 
-async def _tried(operator: Operator, child: Child) -> tuple[Problem | None, bool]:
+async def _tried(operator: OperatorProcess, child: ChildObject) -> tuple[Problem | None, bool]:
     """What is wrong with the pods of an object, or why nobody knows; whether it is wrong."""
     try:
         async with asyncio.timeout(TRIAL_TIMEOUT_S):
@@ -56,10 +56,10 @@ async def _tried(operator: Operator, child: Child) -> tuple[Problem | None, bool
     return None, False
 
 
-def _key(child: Child) -> str:
+def _key(child: ChildObject) -> str:
     return child.pods_key or "spec.networkPolicy"
 
 
-def _untried(child: Child, why: str) -> Problem:
+def _untried(child: ChildObject, why: str) -> Problem:
     message = f"could not be tried, because of the API server: {why}"
     return Problem(_key(child), message, "kubectl describe oc says whether it works")

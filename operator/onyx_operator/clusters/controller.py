@@ -14,17 +14,17 @@ from onyx.reports.deaths import Death
 from onyx.settings import Settings
 from onyx_operator.clusters.act import act
 from onyx_operator.clusters.observe import observe, referring_jobs
-from onyx_operator.clusters.observed import Observed
-from onyx_operator.clusters.plan import Plan, plan
+from onyx_operator.clusters.observed import ClusterObservation
+from onyx_operator.clusters.plan import ClusterPlan, plan
 from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool
-from onyx_operator.clusters.spec import Refusal
+from onyx_operator.clusters.spec import ClusterRefusal
 from onyx_operator.clusters.status import news, status
 from onyx_operator.connection import connection
-from onyx_operator.context import Operator
+from onyx_operator.context import OperatorProcess
 from onyx_operator.kube import KubeError, Object
 from onyx_operator.logs.state import TAKEN, Trouble
-from onyx_operator.reconciler import Kind, Reconciler
-from onyx_operator.work_queue import Key
+from onyx_operator.reconciler import ObjectKind, Reconciler
+from onyx_operator.work_queue import ObjectKey
 
 
 class Clusters:
@@ -33,7 +33,7 @@ class Clusters:
 
     def __init__(
         self,
-        operator: Operator,
+        operator: OperatorProcess,
         deaths: Callable[[Settings], Sequence[Death]] = lambda _: (),
         usage: Callable[[Settings], Usage | None] = lambda _: None,
         trouble: Callable[[Settings], Trouble | None] = lambda _: None,
@@ -48,7 +48,7 @@ class Clusters:
         self._deaths, self._usage = deaths, usage
         pace, metrics = operator.settings.clusters, operator.metrics
         # One plan: an object that others change back would be applied again and again.
-        kind = Kind(self._observe, plan, self._act, status, news, plans_max=1)
+        kind = ObjectKind(self._observe, plan, self._act, status, news, plans_max=1)
         self._reconciler = Reconciler(kind, operator.clusters, operator.kube, pace, metrics)
         operator.clusters.listen(self._changed)
 
@@ -60,24 +60,26 @@ class Clusters:
         """A StatefulSet has changed."""
         cluster = (body["metadata"].get("labels") or {}).get(CLUSTER_LABEL)
         if cluster:
-            self._reconciler.touch(Key(body["metadata"]["namespace"], cluster))
+            self._reconciler.touch(ObjectKey(body["metadata"]["namespace"], cluster))
 
-    async def _observe(self, _: Key, body: Object) -> Observed:
+    async def _observe(self, _: ObjectKey, body: Object) -> ClusterObservation:
         found = await observe(self._operator, body)
         log = connection(body, self._operator.settings)
         if not isinstance(log, Settings):
             return found
         trouble = self._trouble(log) if isinstance(found.wanted, Pool) else None
         if trouble is not None and trouble.reason == TAKEN:
-            found = replace(found, wanted=Refusal(TAKEN, trouble.message))
+            found = replace(found, wanted=ClusterRefusal(TAKEN, trouble.message))
         return replace(found, trouble=trouble, deaths=self._deaths(log), usage=self._usage(log))
 
-    async def _act(self, body: Object, _: Observed, plan: Plan) -> Plan | None:
+    async def _act(
+        self, body: Object, _: ClusterObservation, plan: ClusterPlan
+    ) -> ClusterPlan | None:
         log = connection(body, self._operator.settings)
         assert isinstance(log, Settings), "else there is nothing to do"
         return await act(self._operator.kube, body, log, plan)
 
-    def _changed(self, key: Key, body: Object, gone: bool) -> None:
+    def _changed(self, key: ObjectKey, body: Object, gone: bool) -> None:
         if gone:
             self._reconciler.forget(key)
             for other in self._operator.tenancies.forget(body):

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.declaration import CLUSTER_NAME_DEFAULT
-from onyx_operator.clusters.observed import Found, Observed
+from onyx_operator.clusters.observed import ClusterObservation, ExistingObject
 from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, pool_name, selector, selector_text
-from onyx_operator.clusters.resources import STATEFUL_SETS, Child, children, kinds
-from onyx_operator.clusters.spec import Refusal, deleting, read_spec, taken
-from onyx_operator.context import Operator
+from onyx_operator.clusters.resources import STATEFUL_SETS, ChildObject, children, kinds
+from onyx_operator.clusters.spec import ClusterRefusal, deleting, read_spec, taken
+from onyx_operator.context import OperatorProcess
 from onyx_operator.kube import (
     CLUSTERS,
     CONFIG_MAPS,
@@ -29,7 +29,7 @@ PODS = Resource("v1", "Pod", "pods")
 _FINISHED = ("Completed", "Stopped", "Failed", "Killed")
 
 
-async def observe(operator: Operator, body: Object) -> Observed:
+async def observe(operator: OperatorProcess, body: Object) -> ClusterObservation:
     """Read everything that a plan for a cluster is made from.
 
     Raises:
@@ -38,9 +38,9 @@ async def observe(operator: Operator, body: Object) -> Observed:
     kube, metadata = operator.kube, body["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     wanted = await _wanted(operator, body)
-    if isinstance(wanted, Refusal):
+    if isinstance(wanted, ClusterRefusal):
         there = await kube.get(STATEFUL_SETS, namespace, pool_name(name))
-        found = [] if there is None else [Found(STATEFUL_SETS, there)]
+        found = [] if there is None else [ExistingObject(STATEFUL_SETS, there)]
     else:
         found = await _found(kube, wanted)
     ours = (each for each in found if _is_pool(each, body))
@@ -51,7 +51,7 @@ async def observe(operator: Operator, body: Object) -> Observed:
     of_spark: list[Object] = []
     if isinstance(wanted, Pool) and wanted.cluster.spark is not None:
         of_spark = await kube.list_all(PODS, namespace, selector_text(wanted.spark_selector()))
-    return Observed(body, wanted, time.time(), found, workers, pods, of_spark)
+    return ClusterObservation(body, wanted, time.time(), found, workers, pods, of_spark)
 
 
 async def referring_jobs(kube: Kube, namespace: str, name: str) -> list[Object]:
@@ -64,14 +64,14 @@ async def referring_jobs(kube: Kube, namespace: str, name: str) -> list[Object]:
     ]
 
 
-async def _wanted(operator: Operator, body: Object) -> Pool | Refusal:
+async def _wanted(operator: OperatorProcess, body: Object) -> Pool | ClusterRefusal:
     metadata = body["metadata"]
     if "deletionTimestamp" in metadata:
         jobs = await referring_jobs(operator.kube, metadata["namespace"], metadata["name"])
         return deleting([str(job["metadata"]["name"]) for job in jobs])
     code = await _code_config_map(operator.kube, body)
     found = read_spec(body, code, operator.settings)
-    if isinstance(found, Refusal):
+    if isinstance(found, ClusterRefusal):
         return found
     before = await _holder_before(operator, body)
     # From here on nothing waits, so that of two clusters only one can claim the same log.
@@ -82,7 +82,7 @@ async def _wanted(operator: Operator, body: Object) -> Pool | Refusal:
     return found
 
 
-async def _holder_before(operator: Operator, body: Object) -> list[Object]:
+async def _holder_before(operator: OperatorProcess, body: Object) -> list[Object]:
     """The cluster for which this one was refused, if it is still there."""
     named = refused_for(body)
     if named is None:
@@ -100,10 +100,10 @@ async def _code_config_map(kube: Kube, body: Mapping[str, Any]) -> Object | None
     return await kube.get(CONFIG_MAPS, body["metadata"]["namespace"], name)
 
 
-async def _found(kube: Kube, pool: Pool) -> list[Found]:
+async def _found(kube: Kube, pool: Pool) -> list[ExistingObject]:
     labels = f"{CLUSTER_LABEL}={pool.cluster.name}"
     found = [
-        Found(resource, body)
+        ExistingObject(resource, body)
         for resource in kinds(pool)
         for body in await kube.list_all(resource, pool.namespace, labels)
     ]
@@ -111,11 +111,11 @@ async def _found(kube: Kube, pool: Pool) -> list[Found]:
     for child in children(pool):
         if (child.resource, child.name) not in there:
             body = await _named(kube, pool, child)
-            found += [Found(child.resource, body)] if body is not None else []
+            found += [ExistingObject(child.resource, body)] if body is not None else []
     return found
 
 
-async def _named(kube: Kube, pool: Pool, child: Child) -> Object | None:
+async def _named(kube: Kube, pool: Pool, child: ChildObject) -> Object | None:
     """An object by its name. The operator may create Secrets and read none: whether there is one
     says a trial to create it, and it counts as ours."""
     if child.resource != SECRETS:
@@ -129,7 +129,7 @@ async def _named(kube: Kube, pool: Pool, child: Child) -> Object | None:
     return None
 
 
-def _is_pool(found: Found, body: Mapping[str, Any]) -> bool:
+def _is_pool(found: ExistingObject, body: Mapping[str, Any]) -> bool:
     metadata = body["metadata"]
     named = found.resource == STATEFUL_SETS and found.name == pool_name(metadata["name"])
     return named and found.belongs_to(metadata["uid"])

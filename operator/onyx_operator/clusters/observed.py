@@ -10,12 +10,12 @@ import msgspec
 from onyx.log.room import Usage
 from onyx.reports.deaths import Death
 from onyx_operator.clusters.pool import Pool
-from onyx_operator.clusters.spec import Refusal
+from onyx_operator.clusters.spec import ClusterRefusal
 from onyx_operator.kube import Resource
 from onyx_operator.logs.state import Trouble
 
 
-class Found(msgspec.Struct, frozen=True):
+class ExistingObject(msgspec.Struct, frozen=True):
     """An object that there is, ours or not."""
 
     resource: Resource
@@ -37,16 +37,16 @@ class Found(msgspec.Struct, frozen=True):
         return "deletionTimestamp" in self.body["metadata"]
 
 
-class Observed(msgspec.Struct, frozen=True):
+class ClusterObservation(msgspec.Struct, frozen=True):
     """An OnyxCluster and everything around it."""
 
     body: Mapping[str, Any]
     """The OnyxCluster object."""
-    wanted: Pool | Refusal
+    wanted: Pool | ClusterRefusal
     """The pool that its spec asks for."""
     now_s: float = 0.0
     """Seconds since the epoch."""
-    found: Sequence[Found] = ()
+    found: Sequence[ExistingObject] = ()
     """All objects that are labelled as the pool's, and whatever else has a name that it needs."""
     workers: Mapping[str, Any] | None = None
     """The StatefulSet, if it is ours."""

@@ -16,17 +16,17 @@ from typing import Any
 
 import msgspec
 
-from onyx_operator.clusters.observed import Found, Observed
+from onyx_operator.clusters.observed import ClusterObservation, ExistingObject
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.readiness import spark_is_ready
 from onyx_operator.clusters.resources import (
     ACCOUNTS,
     APPLIED_ANNOTATION,
     STATEFUL_SETS,
-    Child,
+    ChildObject,
     children,
 )
-from onyx_operator.clusters.spec import Refusal
+from onyx_operator.clusters.spec import ClusterRefusal
 from onyx_operator.clusters.trees import contains
 from onyx_operator.kube import SECRETS, Resource
 
@@ -39,7 +39,7 @@ LOG_LOOK_INTERVAL_S = 1.0
 class Apply(msgspec.Struct, frozen=True):
     """Create an object, or correct it."""
 
-    child: Child
+    child: ChildObject
     version: str = ""
     """Resource version of what there is; empty when there is none."""
 
@@ -47,7 +47,7 @@ class Apply(msgspec.Struct, frozen=True):
 class Draw(msgspec.Struct, frozen=True):
     """Create a Secret with what the operator draws; one that is there stays as it is."""
 
-    child: Child
+    child: ChildObject
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -61,21 +61,21 @@ class Delete(msgspec.Struct, frozen=True):
 Action = Apply | Draw | Delete
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ClusterPlan(msgspec.Struct, frozen=True):
     """What to do now, and why the cluster cannot be as its spec says."""
 
     actions: tuple[Action, ...] = ()
-    trouble: Refusal | None = None
+    trouble: ClusterRefusal | None = None
     again_in_s: float | None = None
     error: Exception | None = None
     """What an action failed with."""
 
 
-def plan(seen: Observed) -> Plan:
+def plan(seen: ClusterObservation) -> ClusterPlan:
     """Everything that is to be done to a cluster now."""
     pool = seen.wanted
-    if isinstance(pool, Refusal):
-        return Plan(trouble=pool)
+    if isinstance(pool, ClusterRefusal):
+        return ClusterPlan(trouble=pool)
     there = {(each.resource, each.name): each for each in seen.found}
     needed = {(child.resource, child.name): child for child in children(pool)}
     blocked = {key: why for key in needed if (why := _blocked(there.get(key), pool.uid))}
@@ -93,16 +93,16 @@ def plan(seen: Observed) -> Plan:
         if key not in needed and each.belongs_to(pool.uid) and not each.goes
     )
     trouble = "; ".join(f"{kind.kind} {name} {why}" for (kind, name), why in blocked.items())
-    refusal = Refusal("NameTaken", trouble) if trouble else waits
-    return Plan((*applied, *unwanted), refusal, _look_again_in_s(seen, pool, waits))
+    refusal = ClusterRefusal("NameTaken", trouble) if trouble else waits
+    return ClusterPlan((*applied, *unwanted), refusal, _look_again_in_s(seen, pool, waits))
 
 
-def _waits(seen: Observed, pool: Pool) -> Refusal | None:
+def _waits(seen: ClusterObservation, pool: Pool) -> ClusterRefusal | None:
     """Why workers cannot have the account of their tenancy yet."""
     if seen.trouble is None or not pool.draws_account or _have(seen.workers, pool.account_secret):
         return None
     said = f"workers start when their tenancy is there in ZooKeeper: {seen.trouble.message}"
-    return Refusal(seen.trouble.reason, said)
+    return ClusterRefusal(seen.trouble.reason, said)
 
 
 def _have(workers: Mapping[str, Any] | None, secret: str) -> bool:
@@ -112,14 +112,16 @@ def _have(workers: Mapping[str, Any] | None, secret: str) -> bool:
     return secret in named
 
 
-def _look_again_in_s(seen: Observed, pool: Pool, waits: Refusal | None) -> float | None:
+def _look_again_in_s(
+    seen: ClusterObservation, pool: Pool, waits: ClusterRefusal | None
+) -> float | None:
     """Nobody watches the pods of Spark: they are few, and change little once they run."""
     if waits is not None:
         return LOG_LOOK_INTERVAL_S
     return None if spark_is_ready(seen, pool) else SPARK_LOOK_INTERVAL_S
 
 
-def _blocked(there: Found | None, uid: str) -> str:
+def _blocked(there: ExistingObject | None, uid: str) -> str:
     """Why an object of a name that the pool needs can be neither made nor changed."""
     if there is None:
         return ""
@@ -128,11 +130,11 @@ def _blocked(there: Found | None, uid: str) -> str:
     return "is being deleted, and is made again after that" if there.goes else ""
 
 
-def _version(there: Found | None) -> str:
+def _version(there: ExistingObject | None) -> str:
     return "" if there is None else str(there.body["metadata"]["resourceVersion"])
 
 
-def _right(child: Child, there: Found | None) -> bool:
+def _right(child: ChildObject, there: ExistingObject | None) -> bool:
     """Whether it has all that we apply now, and nothing that we applied once and no longer do."""
     if there is None:
         return False

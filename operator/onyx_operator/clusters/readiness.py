@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onyx.model.cluster import SparkServer
-from onyx_operator.clusters.observed import Observed
+from onyx_operator.clusters.observed import ClusterObservation
 from onyx_operator.clusters.pool import SPARK_LABEL, Pool
 from onyx_operator.conditions import Verdict
 
@@ -25,7 +25,7 @@ _LAST_CHARACTERS_MAX = 400
 """The length of what a container printed before it failed: its end."""
 
 
-def spark_ready(seen: Observed, pool: Pool, wanted: SparkServer) -> Verdict:
+def spark_ready(seen: ClusterObservation, pool: Pool, wanted: SparkServer) -> Verdict:
     """The verdict on a cluster with a Spark server."""
     server = _server(seen, pool.spark_name)
     if not _answers(server):
@@ -46,13 +46,13 @@ def spark_ready(seen: Observed, pool: Pool, wanted: SparkServer) -> Verdict:
     return "False", "ExecutorsStarting", f"{shown}; {look}"
 
 
-def spark_is_ready(seen: Observed, pool: Pool) -> bool:
+def spark_is_ready(seen: ClusterObservation, pool: Pool) -> bool:
     """Whether nothing is left to wait for."""
     wanted = pool.cluster.spark
     return wanted is None or spark_ready(seen, pool, wanted)[0] == "True"
 
 
-def _starting(seen: Observed, name: str, server: Object | None) -> Verdict:
+def _starting(seen: ClusterObservation, name: str, server: Object | None) -> Verdict:
     shown = "the Spark Connect server does not answer"
     whys = [*troubles(_of_role(seen, "server")), *_refused(server)]
     if whys:
@@ -64,7 +64,7 @@ def _look(kind: str, name: str) -> str:
     return f"if that stays so, kubectl describe {kind} {name} says why"
 
 
-def _server(seen: Observed, name: str) -> Object | None:
+def _server(seen: ClusterObservation, name: str) -> Object | None:
     found = (each for each in seen.found if each.resource.kind == "Deployment")
     return next((each.body for each in found if each.name == name), None)
 
@@ -81,7 +81,7 @@ def _refused(server: Object | None) -> Iterator[str]:
             yield f"{each.get('reason')}: {each.get('message')}"
 
 
-def _of_role(seen: Observed, role: str) -> Sequence[Object]:
+def _of_role(seen: ClusterObservation, role: str) -> Sequence[Object]:
     """Pods of Spark that stay."""
     return [
         pod

@@ -57,7 +57,7 @@ ACCOUNT_TYPE = "onyx.dev/zookeeper-account"
 REVISIONS_KEPT = 5
 
 
-class Child(msgspec.Struct, frozen=True):
+class ChildObject(msgspec.Struct, frozen=True):
     """One object of a pool, as it is to be."""
 
     resource: Resource
@@ -78,7 +78,7 @@ class Child(msgspec.Struct, frozen=True):
         return str(self.body["spec"]["template"]["spec"].get("serviceAccountName", ""))
 
 
-def children(pool: Pool) -> tuple[Child, ...]:
+def children(pool: Pool) -> tuple[ChildObject, ...]:
     """Everything that the pool is made of."""
     cluster = pool.cluster
     found = [
@@ -97,11 +97,11 @@ def children(pool: Pool) -> tuple[Child, ...]:
         found.append((SECRETS, _account_secret(pool)))
     if cluster.spark is not None:
         found += _spark(pool, cluster.spark)
-    made = [Child(kind, _stamped(body), _PODS_KEYS.get(kind, "")) for kind, body in found]
+    made = [ChildObject(kind, _stamped(body), _PODS_KEYS.get(kind, "")) for kind, body in found]
     return tuple(sorted(made, key=lambda child: _ORDER.index(child.resource)))
 
 
-def trials(pool: Pool) -> tuple[Child, ...]:
+def trials(pool: Pool) -> tuple[ChildObject, ...]:
     """What Kubernetes is asked about before a cluster is stored: all objects that have pods, one
     with the pods that Spark makes, and policies that hold rules of the owner."""
     limits = pool.cluster.network_policy.egress is not None
@@ -110,7 +110,7 @@ def trials(pool: Pool) -> tuple[Child, ...]:
     wanted = pool.cluster.spark
     if wanted is not None:
         body = spark.executors_trial(pool, _metadata(pool, f"{pool.spark_name}-exec"), wanted)
-        asked.append(Child(DEPLOYMENTS, body, "spec.spark.executors.podTemplate"))
+        asked.append(ChildObject(DEPLOYMENTS, body, "spec.spark.executors.podTemplate"))
     return tuple(asked)
 
 

@@ -15,19 +15,19 @@ from onyx_operator.clusters.pod_rights import not_allowed
 from onyx_operator.clusters.pool import Pool, code_of
 from onyx_operator.connection import NoLog, connection, has_account_of_its_own
 from onyx_operator.settings import ClusterSettings, OperatorSettings
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
 DELETING = "Deleting"
 """Reason of a refusal: the cluster is being deleted."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ClusterRefusal(msgspec.Struct, frozen=True):
     """Why nothing is made or changed; what runs is left as it is."""
 
     reason: str
     """One word, for conditions and events."""
     message: str
-    holder: Key | None = None
+    holder: ObjectKey | None = None
     """The cluster that has the log which this one asks for."""
     problems: tuple[Problem, ...] = ()
     """What is wrong with the spec, for whoever is about to store it; empty when its author cannot
@@ -38,7 +38,7 @@ def read_spec(
     cluster: Mapping[str, Any],
     config_map: Mapping[str, Any] | None,
     operator: OperatorSettings,
-) -> Pool | Refusal:
+) -> Pool | ClusterRefusal:
     """The pool that a cluster asks for, or why there is none.
 
     Args:
@@ -49,7 +49,7 @@ def read_spec(
     try:
         parsed = parse_cluster(cluster)
     except ManifestError as error:
-        return Refusal("InvalidSpec", str(error))
+        return ClusterRefusal("InvalidSpec", str(error))
     defaults, found = operator.clusters, connection(cluster, operator)
     known = found if isinstance(found, Settings) else None
     pool = Pool(
@@ -68,25 +68,25 @@ def read_spec(
     problems = not_allowed(pool, defaults.pod_rights)
     if problems:
         said = "; ".join(map(str, problems))
-        return Refusal("PodsNotAllowed", said, problems=problems)
+        return ClusterRefusal("PodsNotAllowed", said, problems=problems)
     if not pool.image:
-        return Refusal("ImageMissing", "spec.image is missing: name an image of workers")
+        return ClusterRefusal("ImageMissing", "spec.image is missing: name an image of workers")
     if isinstance(found, NoLog):
-        return Refusal(found.reason, found.message)
+        return ClusterRefusal(found.reason, found.message)
     return _lacking(parsed, config_map, defaults) or pool
 
 
 def _lacking(
     parsed: Cluster, config_map: Mapping[str, Any] | None, defaults: ClusterSettings
-) -> Refusal | None:
+) -> ClusterRefusal | None:
     """Why there can be no pool yet: something around it is missing."""
     if parsed.code is not None and config_map is None:
-        return Refusal(
+        return ClusterRefusal(
             "CodeMissing",
             f"ConfigMap {parsed.code.config_map} of spec.code is not there: make it",
         )
     if parsed.spark is not None and not defaults.spark_role:
-        return Refusal(
+        return ClusterRefusal(
             "SparkRoleMissing",
             "spec.spark asks for a Spark server, but the operator has no role for it "
             "(ONYX_OPERATOR_CLUSTERS_SPARK_ROLE): install the chart with spark.enabled=true, or "
@@ -95,17 +95,17 @@ def _lacking(
     return None
 
 
-def deleting(jobs: Sequence[str]) -> Refusal:
+def deleting(jobs: Sequence[str]) -> ClusterRefusal:
     """Why nothing is made for a cluster that is being deleted: it names the jobs that lose their
     workers."""
     losers = f"; jobs that lose their workers: {', '.join(jobs)}" if jobs else ""
-    return Refusal(DELETING, f"the cluster is being deleted{losers}")
+    return ClusterRefusal(DELETING, f"the cluster is being deleted{losers}")
 
 
-def taken(pool: Pool, holder: Key) -> Refusal:
+def taken(pool: Pool, holder: ObjectKey) -> ClusterRefusal:
     """Why there can be no pool: another cluster has its log."""
     tenancy, address = pool.tenancy_id, pool.zookeeper_address
-    return Refusal(
+    return ClusterRefusal(
         "TenancyTaken",
         f"tenancy {tenancy} at ZooKeeper {address} belongs to OnyxCluster {holder}, and two "
         "clusters would share all jobs: make this one anew with another spec.tenancyId, or delete "

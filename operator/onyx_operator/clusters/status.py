@@ -14,12 +14,12 @@ from typing import Any
 
 from onyx.log.room import NEARLY_FULL, Usage
 from onyx.reports.deaths import reason, sentence
-from onyx_operator.clusters.observed import Observed
-from onyx_operator.clusters.plan import Plan
+from onyx_operator.clusters.observed import ClusterObservation
+from onyx_operator.clusters.plan import ClusterPlan
 from onyx_operator.clusters.pool import Pool, selector, selector_text
 from onyx_operator.clusters.readiness import is_ready, spark_ready, troubles
-from onyx_operator.clusters.spec import DELETING, Refusal
-from onyx_operator.conditions import News, Verdict, by_type, dated
+from onyx_operator.clusters.spec import DELETING, ClusterRefusal
+from onyx_operator.conditions import KubeEvent, Verdict, by_type, dated
 from onyx_operator.kube import timestamp
 
 Object = Mapping[str, Any]
@@ -37,7 +37,7 @@ _QUIET = (
 """Reasons that come and go with any change, and are in the status."""
 
 
-def status(seen: Observed, plan: Plan) -> dict[str, Any]:
+def status(seen: ClusterObservation, plan: ClusterPlan) -> dict[str, Any]:
     """The whole status of a cluster.
 
     Args:
@@ -71,7 +71,7 @@ def status(seen: Observed, plan: Plan) -> dict[str, Any]:
     }
 
 
-def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[News]:
+def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[KubeEvent]:
     """The events between two statuses."""
     old, new = by_type(before), by_type(after)
     for name, condition in new.items():
@@ -82,7 +82,9 @@ def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[News]:
         compared = ("reason", "message") if name == "Reconciled" else ("reason",)
         same = all(known.get(key) == condition[key] for key in compared)
         if not same and condition["reason"] not in _QUIET:
-            yield News(condition["reason"], condition["message"], condition["status"] == "False")
+            yield KubeEvent(
+                condition["reason"], condition["message"], condition["status"] == "False"
+            )
 
 
 def _from_spec(pool: Pool | None, ready: int, before: Object) -> dict[str, Any]:
@@ -102,13 +104,13 @@ def _count(counts: Object, key: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _reconciled(trouble: Refusal | None) -> Verdict:
+def _reconciled(trouble: ClusterRefusal | None) -> Verdict:
     if trouble is None:
         return "True", "Applied", "all objects of the cluster are as its spec says"
     return "False", trouble.reason, trouble.message
 
 
-def _ready(seen: Observed, trouble: Refusal | None, counts: Object) -> Verdict:
+def _ready(seen: ClusterObservation, trouble: ClusterRefusal | None, counts: Object) -> Verdict:
     if trouble is not None and (seen.workers is None or trouble.reason == DELETING):
         return "False", trouble.reason, trouble.message
     if seen.workers is None:
@@ -136,7 +138,7 @@ def _ready(seen: Observed, trouble: Refusal | None, counts: Object) -> Verdict:
     return "False", "WorkersStarting", f"{shown}; {_where_to_look(seen, counts)}"
 
 
-def _stable(seen: Observed) -> Verdict:
+def _stable(seen: ClusterObservation) -> Verdict:
     """Whether processes die in pods that go on: their supervisors start them again."""
     if not seen.deaths:
         return "True", "NoDeaths", "no worker process has died lately"
@@ -157,7 +159,7 @@ def _has_room(usage: Usage) -> Verdict:
     return "False", "TenancyFull", message
 
 
-def _where_to_look(seen: Observed, counts: Object) -> str:
+def _where_to_look(seen: ClusterObservation, counts: Object) -> str:
     """The object that waits: some reasons (a missing Secret, a policy that refuses pods) are only
     in its events."""
     assert seen.workers is not None

@@ -18,11 +18,11 @@ from typing import Any
 from onyx_operator.authors import last_writer
 from onyx_operator.informers.cell import ALL
 from onyx_operator.kube import Kube, Object, Resource
-from onyx_operator.liveness import Liveness
+from onyx_operator.liveness import OperatorLiveness
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
-Listener = Callable[[Key, Object, bool], None]
+Listener = Callable[[ObjectKey, Object, bool], None]
 """Called with each object that has changed or is listed: its key, itself, whether it is gone."""
 
 
@@ -34,7 +34,11 @@ class Informer:
     """
 
     def __init__(
-        self, resource: Resource, interval_s: float, liveness: Liveness, metrics: OperatorMetrics
+        self,
+        resource: Resource,
+        interval_s: float,
+        liveness: OperatorLiveness,
+        metrics: OperatorMetrics,
     ) -> None:
         self.resource = resource
         self.interval_s = interval_s
@@ -118,9 +122,9 @@ class Store:
     """Objects of one kind by their key."""
 
     def __init__(self) -> None:
-        self._objects: dict[Key, Object] = {}
+        self._objects: dict[ObjectKey, Object] = {}
 
-    def put(self, body: Mapping[str, Any]) -> Key:
+    def put(self, body: Mapping[str, Any]) -> ObjectKey:
         """Take over an object unless a newer version of it is known."""
         key = key_of(body)
         known = self._objects.get(key)
@@ -128,7 +132,7 @@ class Store:
             self._objects[key] = trimmed(body)
         return key
 
-    def drop(self, body: Mapping[str, Any]) -> Key:
+    def drop(self, body: Mapping[str, Any]) -> ObjectKey:
         """Forget an object that is gone, unless another has its name already."""
         key = key_of(body)
         known = self._objects.get(key)
@@ -136,32 +140,32 @@ class Store:
             del self._objects[key]
         return key
 
-    def get(self, key: Key) -> Object | None:
+    def get(self, key: ObjectKey) -> Object | None:
         """The object as seen last; None when it is unknown."""
         return self._objects.get(key)
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[ObjectKey]:
         return iter(tuple(self._objects))
 
-    def items(self) -> Iterator[tuple[Key, Object]]:
+    def items(self) -> Iterator[tuple[ObjectKey, Object]]:
         """All objects, as of now."""
         yield from tuple(self._objects.items())
 
 
-def key_of(body: Mapping[str, Any]) -> Key:
+def key_of(body: Mapping[str, Any]) -> ObjectKey:
     """Namespace and name of an object."""
     metadata = body["metadata"]
-    return Key(metadata["namespace"], metadata["name"])
+    return ObjectKey(metadata["namespace"], metadata["name"])
 
 
 class WatchDebts:
-    """What a watch owes: the objects of lists of which it had no event; see `Liveness.behind`."""
+    """What a watch owes: the objects of lists of which it had no event; see `behind` of liveness."""
 
-    def __init__(self, name: str, liveness: Liveness) -> None:
+    def __init__(self, name: str, liveness: OperatorLiveness) -> None:
         self._name = name
         self._liveness = liveness
-        self._versions: dict[Key, int] = {}
-        self._owed: dict[Key, int] = {}
+        self._versions: dict[ObjectKey, int] = {}
+        self._owed: dict[ObjectKey, int] = {}
 
     def event(self, body: Mapping[str, Any], *, gone: bool = False) -> None:
         """The watch had an event about an object."""

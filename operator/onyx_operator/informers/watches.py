@@ -34,7 +34,7 @@ FIRST_LISTS_S = (1.0, 5.0)
 Relay = Callable[[Object], None]
 
 
-class Watches:
+class NamespaceWatches:
     """The watches of all scopes. Belongs to one event loop.
 
     Args:

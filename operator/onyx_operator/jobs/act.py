@@ -11,8 +11,8 @@ from onyx.errors import JobRefused, UserError
 from onyx.upgrade.plan import upgrading
 from onyx_operator.authors import Authors
 from onyx_operator.informers.informer import Store
-from onyx_operator.jobs.plan import Action, Control, DeleteObject, Plan, Remember, Submit
-from onyx_operator.jobs.record import Record, identity
+from onyx_operator.jobs.plan import Action, ControlJob, DeleteObject, JobPlan, Remember, Submit
+from onyx_operator.jobs.record import JobRecord, identity
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.jobs.status import is_warning
 from onyx_operator.kube import JOBS, Kube, Object
@@ -49,16 +49,18 @@ class Actor:
         self._kube, self._store, self._metrics = kube, store, metrics
         self._wait_s = wait_s
 
-    async def act(self, body: Object, spec: Spec, plan: Plan, view: LogView | None) -> Plan | None:
+    async def act(
+        self, body: Object, spec: Spec, plan: JobPlan, view: LogView | None
+    ) -> JobPlan | None:
         """Carry out a plan. None when that succeeded, else the plan to report."""
         try:
             for action in plan.actions:
                 body = await self._carry_out(action, body, spec, view)
         except (UserError, JobRefused) as error:
-            return Plan((), "Invalid", "Refused", str(error), self._wait_s)
+            return JobPlan((), "Invalid", "Refused", str(error), self._wait_s)
         return None
 
-    async def control(self, body: Object, view: LogView, action: Control, by: str) -> None:
+    async def control(self, body: Object, view: LogView, action: ControlJob, by: str) -> None:
         """Append a command about a job of an object to the log, and report it by an event.
         `by`: whose wish it follows from."""
         command = action.command
@@ -83,7 +85,7 @@ class Actor:
                 await view.submit(job, wanted, str(owner), by)
                 self._metrics.log_written("submit-job")
                 await self._kube.event(body, "Submitted", _submitted(action))
-            case Control():
+            case ControlJob():
                 assert view is not None
                 await self.control(body, view, action, self._authors.of_change(body))
             case DeleteObject(phase, message):
@@ -102,7 +104,7 @@ def _submitted(action: Submit) -> str:
     return f"{message}; {action.remarks}" if action.remarks else message
 
 
-def _remembered(record: Record) -> dict[str, Any]:
+def _remembered(record: JobRecord) -> dict[str, Any]:
     """A record as an intent; times and progress of the previous job go."""
     return {
         "phase": "Pending",

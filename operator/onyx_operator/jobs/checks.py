@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onyx.errors import Problem, Unavailable
-from onyx_operator.context import Operator
+from onyx_operator.context import OperatorProcess
 from onyx_operator.jobs.check import check
 from onyx_operator.jobs.logs_of_jobs import cluster_of
 from onyx_operator.kube import CLUSTERS, KubeError
@@ -20,7 +20,7 @@ CHECK_TIMEOUT_S = 2.0
 class JobChecks:
     """The checks of one operator, for its webhook."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: OperatorProcess) -> None:
         self._operator = operator
 
     async def check(self, body: Mapping[str, Any]) -> tuple[Sequence[Problem], Sequence[Problem]]:

@@ -16,21 +16,21 @@ from onyx.ids import JobId
 from onyx.model.crd.status import PHASES
 from onyx.settings import Settings
 from onyx_operator.connection import tenancy_of
-from onyx_operator.context import Operator
+from onyx_operator.context import OperatorProcess
 from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.checks import JobChecks
 from onyx_operator.jobs.departures import Departures
 from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
 from onyx_operator.jobs.observe import Observer
-from onyx_operator.jobs.observed import Observed
-from onyx_operator.jobs.plan import Plan, plan
+from onyx_operator.jobs.observed import JobObservation
+from onyx_operator.jobs.plan import JobPlan, plan
 from onyx_operator.jobs.status import news, status
 from onyx_operator.kube import CLUSTERS, Kube, Object
 from onyx_operator.logs.state import Trouble
 from onyx_operator.logs.view import LogViews
 from onyx_operator.owners import Tenant
-from onyx_operator.reconciler import Kind, Reconciler
-from onyx_operator.work_queue import Key
+from onyx_operator.reconciler import ObjectKind, Reconciler
+from onyx_operator.work_queue import ObjectKey
 
 COUNT_INTERVAL_S = 5.0
 """Period at which the jobs are counted by phase."""
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 class Jobs:
     """The controller of all OnyxJobs. Belongs to one event loop."""
 
-    def __init__(self, operator: Operator, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, operator: OperatorProcess, now_s: Callable[[], float] = time.time) -> None:
         settings, kube, metrics = operator.settings.jobs, operator.kube, operator.metrics
         self._operator, self._settings = operator, settings
         self._jobs, self._clusters = operator.jobs.store, operator.clusters.store
@@ -75,7 +75,7 @@ class Jobs:
         finally:
             await self.views.keep(())
 
-    def _job_changed(self, key: Key, body: Object, gone: bool) -> None:
+    def _job_changed(self, key: ObjectKey, body: Object, gone: bool) -> None:
         if not gone:
             self._reconciler.touch(key)
             return
@@ -85,7 +85,7 @@ class Jobs:
         known = settings if isinstance(settings, Settings) else None
         self._departures.job_gone(body, cluster_of(body), known)
 
-    def _cluster_changed(self, key: Key, body: Object, gone: bool) -> None:
+    def _cluster_changed(self, key: ObjectKey, body: Object, gone: bool) -> None:
         """The jobs of a cluster are touched, and those of clusters that are gone: it may have taken
         over their log. Its log is followed even if it has none, because there
         may be jobs in it whose objects are gone."""
@@ -126,15 +126,17 @@ class Jobs:
         self._observer.forget_files()
 
 
-def job_kind(observer: Observer, logs: LogsOfJobs, actor: Actor) -> Kind[Observed, Plan]:
+def job_kind(
+    observer: Observer, logs: LogsOfJobs, actor: Actor
+) -> ObjectKind[JobObservation, JobPlan]:
     """The kind OnyxJob for a reconciler."""
 
-    async def act(body: Object, seen: Observed, plan: Plan) -> Plan | None:
+    async def act(body: Object, seen: JobObservation, plan: JobPlan) -> JobPlan | None:
         view = logs.view(body)
         log = None if isinstance(view, Trouble) else view
         return await actor.act(body, seen.spec, plan, log)
 
-    return Kind(observer.observe, plan, act, status, news, PLANS_MAX)
+    return ObjectKind(observer.observe, plan, act, status, news, PLANS_MAX)
 
 
 async def _inherits(kube: Kube, former: str, settings: Settings) -> bool:

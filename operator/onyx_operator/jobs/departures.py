@@ -21,14 +21,14 @@ from onyx.ids import JobId
 from onyx.replica.commands import KillJob
 from onyx.settings import Settings
 from onyx_operator.connection import connection
-from onyx_operator.context import Operator
+from onyx_operator.context import OperatorProcess
 from onyx_operator.jobs.act import Actor
-from onyx_operator.jobs.plan import Control
+from onyx_operator.jobs.plan import ControlJob
 from onyx_operator.jobs.record import read_record
 from onyx_operator.kube import JOBS, KubeError, Object
 from onyx_operator.logs.view import LogView, LogViews
-from onyx_operator.owners import Owner, owner_of
-from onyx_operator.work_queue import Key, WorkQueue
+from onyx_operator.owners import JobOwner, owner_of
+from onyx_operator.work_queue import ObjectKey, WorkQueue
 
 logger = logging.getLogger(__name__)
 
@@ -45,12 +45,12 @@ class Departures:
     """The OnyxJobs that are being deleted. Belongs to one event loop."""
 
     def __init__(
-        self, operator: Operator, views: LogViews, actor: Actor, now_s: Callable[[], float]
+        self, operator: OperatorProcess, views: LogViews, actor: Actor, now_s: Callable[[], float]
     ) -> None:
         self._operator, self._views, self._actor, self._now_s = operator, views, actor, now_s
         self._timeout_s = operator.settings.jobs.release_timeout_s
-        self._departed: dict[Key, _Departed] = {}
-        self._parted: dict[Key, tuple[Settings, float]] = {}
+        self._departed: dict[ObjectKey, _Departed] = {}
+        self._parted: dict[ObjectKey, tuple[Settings, float]] = {}
         self._queue = WorkQueue("deletion", self._end, operator.settings.jobs, operator.metrics)
 
     async def run(self) -> None:
@@ -67,20 +67,20 @@ class Departures:
         yield from (each.settings for each in self._departed.values())
         yield from (settings for settings, _ in self._parted.values())
 
-    def cluster_gone(self, key: Key, body: Object) -> None:
+    def cluster_gone(self, key: ObjectKey, body: Object) -> None:
         """An OnyxCluster is gone: its log is remembered for jobs that go with it."""
         settings = connection(body, self._operator.settings)
         if isinstance(settings, Settings):
             self._parted[key] = settings, self._now_s()
 
-    def job_gone(self, body: Object, cluster: Key, settings: Settings | None) -> None:
+    def job_gone(self, body: Object, cluster: ObjectKey, settings: Settings | None) -> None:
         """An OnyxJob is gone. `settings`: of the log of its cluster, None if that is gone too."""
         if settings is None and cluster in self._parted:
             settings, _ = self._parted[cluster]
         if settings is None or read_record(body).finished:
             return
         metadata = body["metadata"]
-        key = Key(metadata["namespace"], metadata["uid"])
+        key = ObjectKey(metadata["namespace"], metadata["uid"])
         self._departed.setdefault(key, _Departed(body, settings, self._now_s()))
         self._queue.touch(key)
 
@@ -93,20 +93,20 @@ class Departures:
                     with contextlib.suppress(KubeError, Unavailable):
                         await self._search(namespace, strays, settings)
 
-    async def _search(self, namespace: str, strays: Iterable[Owner], settings: Settings) -> None:
+    async def _search(self, namespace: str, strays: Iterable[JobOwner], settings: Settings) -> None:
         """The owners come from before the list: each was there before, if it was there at all."""
         listed = await self._operator.kube.list_all(JOBS, namespace)
         there = {each["metadata"]["uid"] for each in listed}
         for owner in strays:
             if owner.namespace == namespace and owner.uid not in there:
                 logger.warning("OnyxJob %s is gone, and its job still runs", owner.key)
-                self.job_gone(_object(owner), Key("", ""), settings)
+                self.job_gone(_object(owner), ObjectKey("", ""), settings)
 
-    def _is_there(self, owner: Owner) -> bool:
+    def _is_there(self, owner: JobOwner) -> bool:
         body = self._operator.jobs.store.get(owner.key)
         return body is not None and body["metadata"]["uid"] == owner.uid
 
-    async def _end(self, key: Key) -> None:
+    async def _end(self, key: ObjectKey) -> None:
         departed = self._departed.get(key)
         if departed is None:
             return
@@ -135,7 +135,7 @@ class Departures:
             doomed[intended] = None
         by = self._operator.authors.of_deletion(body)
         for job in doomed:
-            await self._actor.control(body, view, Control(KillJob(job=job)), by)
+            await self._actor.control(body, view, ControlJob(KillJob(job=job)), by)
 
     async def _give_up(self, body: Object, why: str) -> None:
         """Report the job that is left; it is found again when the log can be reached."""
@@ -148,7 +148,7 @@ class Departures:
         await self._operator.kube.event(body, "LeftRunning", message, warning=True)
 
 
-def _object(owner: Owner) -> Object:
+def _object(owner: JobOwner) -> Object:
     """An object that is gone, as far as its owner's name identifies it."""
     metadata = {"namespace": owner.namespace, "name": owner.name, "uid": owner.uid}
     return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": metadata}

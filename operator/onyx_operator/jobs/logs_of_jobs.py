@@ -8,17 +8,17 @@ from typing import Any
 from onyx.model.declaration import Declaration
 from onyx.settings import Settings
 from onyx_operator.connection import NoLog, connection
-from onyx_operator.context import Operator
+from onyx_operator.context import OperatorProcess
 from onyx_operator.jobs.record import read_record
 from onyx_operator.logs.state import Trouble
 from onyx_operator.logs.view import LogView, LogViews
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
 
 class LogsOfJobs:
     """The logs of all OnyxJobs. Belongs to one event loop."""
 
-    def __init__(self, operator: Operator, views: LogViews) -> None:
+    def __init__(self, operator: OperatorProcess, views: LogViews) -> None:
         self._operator, self._views = operator, views
 
     def view(self, body: Mapping[str, Any]) -> LogView | Trouble:
@@ -33,7 +33,7 @@ class LogsOfJobs:
         heir = self.heir(body, found)
         return found if heir is None else self.connection(heir)
 
-    def connection(self, cluster: Key) -> Settings | Trouble:
+    def connection(self, cluster: ObjectKey) -> Settings | Trouble:
         """How the log of a cluster is reached, or why it cannot be."""
         body = self._operator.clusters.store.get(cluster)
         if body is None:
@@ -53,7 +53,7 @@ class LogsOfJobs:
             return Trouble("ClusterNotReady", f"OnyxCluster {cluster.name}: {found.message}")
         return found
 
-    def heir(self, body: Mapping[str, Any], found: Settings | Trouble) -> Key | None:
+    def heir(self, body: Mapping[str, Any], found: Settings | Trouble) -> ObjectKey | None:
         """The cluster that has taken over the log with the job of an object whose own cluster is
         gone or refused."""
         job = read_record(body).job_id
@@ -68,9 +68,9 @@ class LogsOfJobs:
         return None
 
 
-def cluster_of(body: Mapping[str, Any]) -> Key:
+def cluster_of(body: Mapping[str, Any]) -> ObjectKey:
     """Which OnyxCluster an OnyxJob belongs to, whether its spec is valid or not."""
     name = (body.get("spec") or {}).get("clusterRef")
-    return Key(
+    return ObjectKey(
         body["metadata"]["namespace"], name if isinstance(name, str) else Declaration().cluster_ref
     )

@@ -17,28 +17,30 @@ from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.model.declaration import JobRef
 from onyx_operator.conditions import by_type
-from onyx_operator.context import Operator
+from onyx_operator.context import OperatorProcess
 from onyx_operator.jobs.check import why_unfit
 from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
-from onyx_operator.jobs.observed import Observed, ids_of_interest, observed
+from onyx_operator.jobs.observed import JobObservation, ids_of_interest, observed
 from onyx_operator.jobs.record import read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
 from onyx_operator.kube import CONFIG_MAPS, Object, seconds
 from onyx_operator.logs.state import CONNECTING, Log, Trouble
 from onyx_operator.logs.view import LogView
 from onyx_operator.owners import owner_of
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
 
 class Observer:
     """Looks at an OnyxJob and at all that it depends on. Belongs to one event loop."""
 
-    def __init__(self, operator: Operator, logs: LogsOfJobs, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, operator: OperatorProcess, logs: LogsOfJobs, now_s: Callable[[], float]
+    ) -> None:
         self._operator, self._logs, self._now_s = operator, logs, now_s
-        self._owners: dict[JobId, Key] = {}
+        self._owners: dict[JobId, ObjectKey] = {}
         self._specs = Specs(operator, now_s)
 
-    async def observe(self, key: Key, body: Object) -> Observed | None:
+    async def observe(self, key: ObjectKey, body: Object) -> JobObservation | None:
         """What there is of an OnyxJob; None while the log is being opened for the first time, after
         which its view touches the job.
 
@@ -55,11 +57,11 @@ class Observer:
         connecting = isinstance(found.log, Trouble) and found.log.reason == CONNECTING
         return None if connecting else found
 
-    def owner_of(self, job: JobId) -> Key | None:
+    def owner_of(self, job: JobId) -> ObjectKey | None:
         """The OnyxJob for which this job of a log was observed last."""
         return self._owners.get(job)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """The object is gone."""
         self._specs.forget(key)
         self._owners = {job: owner for job, owner in self._owners.items() if owner != key}
@@ -68,7 +70,9 @@ class Observer:
         """Read all job files again."""
         self._specs.forget_files()
 
-    async def _with_log(self, key: Key, spec: Spec, body: Object, view: LogView) -> Observed:
+    async def _with_log(
+        self, key: ObjectKey, spec: Spec, body: Object, view: LogView
+    ) -> JobObservation:
         ids = ids_of_interest(spec, read_record(body), view.stage_of)
         self._owners |= dict.fromkeys(ids, key)
         with contextlib.suppress(Unavailable):
@@ -86,7 +90,7 @@ class Observer:
         assert old.job_id is not None
         return replace(found, upgrade=await view.upgrade(spec.job, old.job_id))
 
-    def _observed(self, spec: Spec, body: Object, log: Log | Trouble) -> Observed:
+    def _observed(self, spec: Spec, body: Object, log: Log | Trouble) -> JobObservation:
         now_s, status = self._now_s(), body.get("status") or {}
         return observed(
             spec,
@@ -111,12 +115,12 @@ class Observer:
 class Specs:
     """The specs of all OnyxJobs. Belongs to one event loop."""
 
-    def __init__(self, operator: Operator, now_s: Callable[[], float]) -> None:
+    def __init__(self, operator: OperatorProcess, now_s: Callable[[], float]) -> None:
         self._operator, self._now_s = operator, now_s
-        self._specs: dict[Key, tuple[Any, Spec]] = {}
+        self._specs: dict[ObjectKey, tuple[Any, Spec]] = {}
         self._files: dict[tuple[str, JobRef], tuple[float, str | None]] = {}
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """The object is gone."""
         self._specs.pop(key, None)
 
@@ -124,7 +128,7 @@ class Specs:
         """Read all job files again."""
         self._files.clear()
 
-    async def read(self, key: Key, body: Object) -> Spec:
+    async def read(self, key: ObjectKey, body: Object) -> Spec:
         """The object's spec; it is parsed again only when it has changed.
 
         Raises:

@@ -1,7 +1,7 @@
 """Everything that a plan for an OnyxJob is made from, as one value. Pure.
 
 Which job the object has, which one its spec asks for, and which one that upgrades is decided here,
-once, as `Versions`; observation, plan and status use the answer.
+once, as `JobVersions`; observation, plan and status use the answer.
 
 A job of an object is identified by what was asked for and by its attempt, a number. A job that
 upgrades another one has a higher attempt, so that an edit that is taken back is a new job: the one
@@ -20,9 +20,9 @@ from msgspec import field
 from msgspec.structs import replace
 
 from onyx.ids import JobId
-from onyx_operator.jobs.record import NOTHING, Record
+from onyx_operator.jobs.record import NOTHING, JobRecord
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.logs.state import UNKNOWN, Log, LogJob, Stage, Trouble, Upgrade
+from onyx_operator.logs.state import UNKNOWN, Log, LogJob, Stage, Trouble, UpgradeVerdict
 
 ATTEMPTS_PROBED = 256
 """Attempts that are looked for in the log when there is no record."""
@@ -31,18 +31,18 @@ StageOf = Callable[[JobId], Stage]
 """Where a job is in the log."""
 
 
-class Observed(msgspec.Struct, frozen=True):
+class JobObservation(msgspec.Struct, frozen=True):
     """An OnyxJob and what the log of its cluster says; made by `observed`."""
 
     spec: Spec
     now_s: float
     """Seconds since the epoch."""
-    record: Record
+    record: JobRecord
     """What the status says of the job."""
     log: Log | Trouble
-    versions: Versions
+    versions: JobVersions
     """Which job the object has, which one its spec asks for, and which one that upgrades."""
-    upgrade: Upgrade | None = None
+    upgrade: UpgradeVerdict | None = None
     """The answer of the log whether that upgrade is possible; None when there is none to make."""
     invalid_s: float = 0.0
     """For how long condition Validated has been False."""
@@ -62,26 +62,28 @@ class Observed(msgspec.Struct, frozen=True):
         return self.log.job(current.job_id)
 
 
-def observed(spec: Spec, now_s: float, record: Record, log: Log | Trouble, **more: Any) -> Observed:
+def observed(
+    spec: Spec, now_s: float, record: JobRecord, log: Log | Trouble, **more: Any
+) -> JobObservation:
     """An observation. The versions are decided here, once, for everything that follows.
 
     Args:
         now_s: seconds since the epoch.
         log: with the jobs of `ids_of_interest`, or why nothing is known of them.
-        more: other fields of `Observed`.
+        more: other fields of `JobObservation`.
     """
-    found = Versions() if isinstance(log, Trouble) else versions(spec, record, log)
-    return Observed(spec, now_s, record, log, found, **more)
+    found = JobVersions() if isinstance(log, Trouble) else versions(spec, record, log)
+    return JobObservation(spec, now_s, record, log, found, **more)
 
 
-class Versions(msgspec.Struct, frozen=True):
+class JobVersions(msgspec.Struct, frozen=True):
     """The jobs between which a plan decides."""
 
-    current: Record | None = None
+    current: JobRecord | None = None
     """The job that the object has: the old one until the one that upgrades it is in the log."""
-    wanted: Record = NOTHING
+    wanted: JobRecord = NOTHING
     """The job that the spec asks for, without the job that it upgrades."""
-    upgrades: Record | None = None
+    upgrades: JobRecord | None = None
     """The old job, whose state the wanted one carries over. None if the wanted job runs already,
     or starts from the beginning: after a job that has completed or drains, and with another
     restartNonce."""
@@ -90,7 +92,7 @@ class Versions(msgspec.Struct, frozen=True):
     be under way."""
 
 
-def versions(spec: Spec, record: Record, log: Log) -> Versions:
+def versions(spec: Spec, record: JobRecord, log: Log) -> JobVersions:
     """The jobs between which a plan decides.
 
     Args:
@@ -99,7 +101,7 @@ def versions(spec: Spec, record: Record, log: Log) -> Versions:
     intended = _is_only_intended(record, log)
     current = record.upgraded_from if intended else record
     current = None if record.job_id is None else current
-    return Versions(
+    return JobVersions(
         current,
         NOTHING if spec.job is None else _wanted(spec, record, log),
         None if current is None else _to_upgrade(spec, record, current, log),
@@ -108,7 +110,7 @@ def versions(spec: Spec, record: Record, log: Log) -> Versions:
 
 
 def ids_of_interest(
-    spec: Spec, record: Record, stage_of: StageOf = lambda _: "unknown"
+    spec: Spec, record: JobRecord, stage_of: StageOf = lambda _: "unknown"
 ) -> tuple[JobId, ...]:
     """The jobs whose position in the log a plan may ask for."""
     recorded = [each.job_id for each in (record, record.upgraded_from) if each and each.job_id]
@@ -126,24 +128,24 @@ def ids_of_interest(
     return tuple(dict.fromkeys((*recorded, wanted, *known)))
 
 
-def is_of(spec: Spec, record: Record) -> bool:
+def is_of(spec: Spec, record: JobRecord) -> bool:
     """Whether a job is what the spec asks for, in whichever attempt."""
     return record.job_id is not None and record.version == spec.version
 
 
-def is_retried(spec: Spec, record: Record, job: LogJob) -> bool:
+def is_retried(spec: Spec, record: JobRecord, job: LogJob) -> bool:
     """Whether a job that a task has killed is submitted once more."""
     more = record.retried < spec.declaration.failure_policy.retries
     return job.stage == "killed" and bool(job.failure) and more
 
 
-def _is_only_intended(record: Record, log: Log) -> bool:
+def _is_only_intended(record: JobRecord, log: Log) -> bool:
     """Whether a job is recorded and not in the log: its submission may be under way."""
     unsubmitted = log.job(record.job_id).stage in ("unknown", "fenced")
     return record.job_id is not None and not record.submitted_at and unsubmitted
 
 
-def _wanted(spec: Spec, record: Record, log: Log) -> Record:
+def _wanted(spec: Spec, record: JobRecord, log: Log) -> JobRecord:
     job = log.job(record.job_id)
     if is_of(spec, record) and job.stage == "fenced":
         return replace(_next_attempt(spec, record), first_attempt=record.first_attempt + 1)
@@ -153,16 +155,16 @@ def _wanted(spec: Spec, record: Record, log: Log) -> Record:
         return replace(record, upgraded_from=None)
     attempt = _attempt(spec, record, lambda each: log.job(each).stage)
     first = 0 if record.job_id is None else attempt
-    return Record(spec.job_id(attempt), *spec.version, attempt, first)
+    return JobRecord(spec.job_id(attempt), *spec.version, attempt, first)
 
 
-def _next_attempt(spec: Spec, record: Record) -> Record:
+def _next_attempt(spec: Spec, record: JobRecord) -> JobRecord:
     """This job once more, under another id."""
     attempt = record.attempt + 1
-    return Record(spec.job_id(attempt), *spec.version, attempt, record.first_attempt)
+    return JobRecord(spec.job_id(attempt), *spec.version, attempt, record.first_attempt)
 
 
-def _to_upgrade(spec: Spec, record: Record, old: Record, log: Log) -> Record | None:
+def _to_upgrade(spec: Spec, record: JobRecord, old: JobRecord, log: Log) -> JobRecord | None:
     declared, job = spec.declaration, log.job(old.job_id)
     if spec.job is None or spec.deleted_at or declared.upgrade_policy != "KeepState":
         return None
@@ -175,7 +177,7 @@ def _to_upgrade(spec: Spec, record: Record, old: Record, log: Log) -> Record | N
     return None if ends or old.nonce != declared.restart_nonce else old
 
 
-def _attempt(spec: Spec, record: Record, stage_of: StageOf) -> int:
+def _attempt(spec: Spec, record: JobRecord, stage_of: StageOf) -> int:
     """The attempt of what is wanted now. Without a record the last one that the log knows; after
     another job of the object the first one that has not ended yet; 0 as long as no job of the
     object has upgraded another."""

@@ -16,11 +16,11 @@ from onyx.ids import JobId
 from onyx.model.changing import declared
 from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SuspendJob
 from onyx.replica.commands.set_options import TaskOptions
-from onyx_operator.jobs.observed import Observed, ids_of_interest, is_of, is_retried
-from onyx_operator.jobs.record import Record
+from onyx_operator.jobs.observed import JobObservation, ids_of_interest, is_of, is_retried
+from onyx_operator.jobs.record import JobRecord
 from onyx_operator.jobs.spec import JOB_REF_NOT_FOUND, short
 from onyx_operator.kube import seconds
-from onyx_operator.logs.state import Log, LogJob, Trouble, Upgrade
+from onyx_operator.logs.state import Log, LogJob, Trouble, UpgradeVerdict
 
 CLUSTER_UNFIT = "ClusterUnfit"
 """Reason of a job that is not submitted to its cluster as that is."""
@@ -28,14 +28,14 @@ FILE_WAIT_MIN_S = 1.0
 FILE_WAIT_MAX_S = 60.0
 """Between two looks for the file that a `jobRef` names."""
 BY_COMMAND = "a command killed it"
-_FROM_BEGINNING = Upgrade()
+_FROM_BEGINNING = UpgradeVerdict()
 """A job that starts from the beginning upgrades nothing."""
 
 
 class Remember(msgspec.Struct, frozen=True):
     """Write a record into the status, before what it announces is done."""
 
-    record: Record
+    record: JobRecord
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Submit(msgspec.Struct, frozen=True):
     """What is not carried over from it, for the event."""
 
 
-class Control(msgspec.Struct, frozen=True):
+class ControlJob(msgspec.Struct, frozen=True):
     """Append a command about a job to the log."""
 
     command: KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions
@@ -62,10 +62,10 @@ class DeleteObject(msgspec.Struct, frozen=True):
     """Phase and message of the job's end, for the event."""
 
 
-Action = Remember | Submit | Control | DeleteObject
+Action = Remember | Submit | ControlJob | DeleteObject
 
 
-class Plan(msgspec.Struct, frozen=True):
+class JobPlan(msgspec.Struct, frozen=True):
     """What to do now, and what to say of the job when that is done."""
 
     actions: tuple[Action, ...]
@@ -80,7 +80,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Never set: a job that was refused is reported, and planned again after `again_in_s`."""
 
 
-def plan(seen: Observed) -> Plan:
+def plan(seen: JobObservation) -> JobPlan:
     """What to do about one OnyxJob."""
     if isinstance(seen.log, Trouble):
         return _without_log(seen, seen.log)
@@ -94,10 +94,12 @@ def plan(seen: Observed) -> Plan:
         found = _guest(seen, seen.log)
     # Names are used once at a time: who had this one before is gone, and its job goes first.
     ends = (*seen.log.orphans, *_come_back(seen, seen.log, found.actions))
-    return replace(found, actions=(*(Control(KillJob(job=each)) for each in ends), *found.actions))
+    return replace(
+        found, actions=(*(ControlJob(KillJob(job=each)) for each in ends), *found.actions)
+    )
 
 
-def _guest(seen: Observed, log: Log) -> Plan:
+def _guest(seen: JobObservation, log: Log) -> JobPlan:
     """A job in the log of a cluster that its object does not name is looked after to its end. No
     other is submitted there, and an edit does not end it."""
     phase = _going_on(seen.current_job)[0] if seen.current_job.stage == "live" else ""
@@ -105,10 +107,10 @@ def _guest(seen: Observed, log: Log) -> Plan:
         f"nothing new is submitted: the cluster that it names is gone, and OnyxCluster {log.heir} "
         "has taken over its log; make a job for that one"
     )
-    return Plan((), phase or _phase(seen.record), "ClusterNotFound", message)
+    return JobPlan((), phase or _phase(seen.record), "ClusterNotFound", message)
 
 
-def _come_back(seen: Observed, log: Log, actions: tuple[Action, ...]) -> tuple[JobId, ...]:
+def _come_back(seen: JobObservation, log: Log, actions: tuple[Action, ...]) -> tuple[JobId, ...]:
     """An old job that runs although the one that upgraded it was in the log: the log was restored
     from a backup. The old job is killed before another one is submitted."""
     old = seen.record.upgraded_from
@@ -118,19 +120,19 @@ def _come_back(seen: Observed, log: Log, actions: tuple[Action, ...]) -> tuple[J
     return (old.job_id,) if submits and log.job(old.job_id).stage == "live" else ()
 
 
-def _delete(seen: Observed, log: Log) -> Plan:
+def _delete(seen: JobObservation, log: Log) -> JobPlan:
     """Kill the job of an object that is deleted and that a finalizer still holds. Once the object
     is gone, `departures` does it."""
     candidates = dict.fromkeys((*ids_of_interest(seen.spec, seen.record), *log.jobs))
     # An id that is only intended is killed too: a submission under way then comes too late.
     intended = seen.record.job_id if not seen.record.submitted_at else None
     to_kill = [each for each in candidates if log.job(each).stage == "live" or each == intended]
-    kills = tuple(Control(KillJob(job=each)) for each in to_kill if not log.job(each).ended)
+    kills = tuple(ControlJob(KillJob(job=each)) for each in to_kill if not log.job(each).ended)
     phase = _phase(seen.record) if seen.record.finished and not kills else "Killed"
-    return Plan(kills, phase, "Deleted", "the object is being deleted")
+    return JobPlan(kills, phase, "Deleted", "the object is being deleted")
 
 
-def _without_log(seen: Observed, trouble: Trouble) -> Plan:
+def _without_log(seen: JobObservation, trouble: Trouble) -> JobPlan:
     """Nothing is done; the status keeps what was known of the job."""
     spec, record = seen.spec, seen.record
     if spec.job is None and record.job_id is None:
@@ -140,10 +142,10 @@ def _without_log(seen: Observed, trouble: Trouble) -> Plan:
     phase = _phase(record)
     if trouble.without_workers and phase in ("Submitted", "Running"):
         phase = "Waiting"
-    return Plan((), phase, trouble.reason, trouble.message)
+    return JobPlan((), phase, trouble.reason, trouble.message)
 
 
-def _invalid(seen: Observed) -> Plan:
+def _invalid(seen: JobObservation) -> JobPlan:
     """An invalid spec starts nothing and stops nothing: a job that runs goes on as it was."""
     spec, job = seen.spec, seen.current_job
     if job.stage != "live" and _has_ended_before(seen):
@@ -153,23 +155,23 @@ def _invalid(seen: Observed) -> Plan:
         return _unusable(seen)
     phase, _, _ = _going_on(job)
     message = f"the job of the previous spec goes on; the new spec is wrong: {short(spec.problem)}"
-    return Plan((), phase, spec.problem_reason, message, _until_file(seen))
+    return JobPlan((), phase, spec.problem_reason, message, _until_file(seen))
 
 
-def _has_ended_before(seen: Observed) -> bool:
+def _has_ended_before(seen: JobObservation) -> bool:
     """Whether the file of a job went after the job had ended: nothing asks for another one."""
     gone = seen.spec.problem_reason == JOB_REF_NOT_FOUND and seen.status_is_current
     return gone and seen.record.phase in ("Completed", "Stopped", "Failed", "Killed")
 
 
-def _unusable(seen: Observed) -> Plan:
+def _unusable(seen: JobObservation) -> JobPlan:
     """There is no job, and there was none. A file that is not there yet may well come."""
     spec = seen.spec
     phase = "Pending" if spec.problem_reason == JOB_REF_NOT_FOUND else "Invalid"
-    return Plan((), phase, spec.problem_reason, short(spec.problem), _until_file(seen))
+    return JobPlan((), phase, spec.problem_reason, short(spec.problem), _until_file(seen))
 
 
-def _until_file(seen: Observed) -> float | None:
+def _until_file(seen: JobObservation) -> float | None:
     """When a file that is missing is looked for again, because no watch shows that it is there:
     after as long as it has been missing already, so that waits double."""
     if seen.spec.problem_reason != JOB_REF_NOT_FOUND:
@@ -177,13 +179,13 @@ def _until_file(seen: Observed) -> float | None:
     return min(max(seen.invalid_s, FILE_WAIT_MIN_S), FILE_WAIT_MAX_S)
 
 
-def _live(seen: Observed, log: Log) -> Plan:
+def _live(seen: JobObservation, log: Log) -> JobPlan:
     spec, record, found = seen.spec, seen.record, seen.versions
     now, job = found.current, seen.current_job
     if is_of(spec, record) and now is record:
         return _same(seen, log)
     if now is not None and is_of(spec, now) and not is_of(spec, record) and job.stage == "live":
-        return Plan((*_fence(seen, log), Remember(now)), *_going_on(job))
+        return JobPlan((*_fence(seen, log), Remember(now)), *_going_on(job))
     if seen.unfit and spec.declaration.desired_state == "Running":
         return _unfit(seen, log)
     if found.upgrades is not None:
@@ -194,27 +196,29 @@ def _live(seen: Observed, log: Log) -> Plan:
     return replace(begun, actions=(*_fence(seen, log), *begun.actions))
 
 
-def _unfit(seen: Observed, log: Log) -> Plan:
+def _unfit(seen: JobObservation, log: Log) -> JobPlan:
     """A job that its cluster could not run is not submitted, and an edit to one stops nothing. It
     waits, because the cluster may be changed; that touches its jobs."""
     job, why = seen.current_job, short(seen.unfit)
     if job.stage != "live":
-        return Plan(_fence(seen, log), "Pending", CLUSTER_UNFIT, why, refusal=seen.unfit)
+        return JobPlan(_fence(seen, log), "Pending", CLUSTER_UNFIT, why, refusal=seen.unfit)
     phase, _, _ = _going_on(job)
     message = f"the job of the previous spec goes on; the cluster cannot run the new one: {why}"
-    return Plan((), phase, CLUSTER_UNFIT, message, refusal=seen.unfit)
+    return JobPlan((), phase, CLUSTER_UNFIT, message, refusal=seen.unfit)
 
 
-def _fence(seen: Observed, log: Log) -> tuple[Action, ...]:
+def _fence(seen: JobObservation, log: Log) -> tuple[Action, ...]:
     """The end of a job that was intended and is not any more: its submission, which may be under
     way, then comes too late, because the log accepts no submission of a killed job."""
     abandoned = seen.versions.abandoned
     if abandoned is None or log.job(abandoned).ended:
         return ()
-    return (Control(KillJob(job=abandoned)),)
+    return (ControlJob(KillJob(job=abandoned)),)
 
 
-def _begin(seen: Observed, log: Log, record: Record, by: Upgrade = _FROM_BEGINNING) -> Plan:
+def _begin(
+    seen: JobObservation, log: Log, record: JobRecord, by: UpgradeVerdict = _FROM_BEGINNING
+) -> JobPlan:
     """Submit a job, if it is to run now.
 
     Args:
@@ -228,17 +232,17 @@ def _begin(seen: Observed, log: Log, record: Record, by: Upgrade = _FROM_BEGINNI
     if unknown and desired != "Running":
         message = "nothing is submitted until desiredState is Running"
         phase = "Stopped" if desired == "Stopped" else "Suspended"
-        return Plan((), phase, "NotSubmitted", message)
+        return JobPlan((), phase, "NotSubmitted", message)
     assert record.job_id is not None
     actions: list[Action] = []
     if seen.record != replace(record, phase=seen.record.phase):
         actions.append(Remember(record))
     if unknown:
         actions.append(Submit(record.job_id, by.upgrades, by.remarks))
-    return Plan(tuple(actions), "Submitted", "Submitted", f"job {record.job_id} is in the log")
+    return JobPlan(tuple(actions), "Submitted", "Submitted", f"job {record.job_id} is in the log")
 
 
-def _upgrade(seen: Observed, log: Log, old: Record) -> Plan:
+def _upgrade(seen: JobObservation, log: Log, old: JobRecord) -> JobPlan:
     """Submit a job that upgrades the old one: the same log entry kills that."""
     by, job = seen.upgrade, log.job(old.job_id)
     assert by is not None
@@ -247,18 +251,18 @@ def _upgrade(seen: Observed, log: Log, old: Record) -> Plan:
         return _refused(seen.record, job, by)
     if by.waits:
         phase, _, _ = _going_on(job)
-        return Plan((), phase, "SpecChanged", by.waits, by.again_in_s)
+        return JobPlan((), phase, "SpecChanged", by.waits, by.again_in_s)
     named = replace(old, submitted_at="", finished_at="", phase="", upgraded_from=None)
     begun = _begin(seen, log, replace(seen.versions.wanted, upgraded_from=named), by)
     actions = begun.actions
     if job.stage == "live" and by.upgrades != old.job_id:
         # It has no state of its own yet. Once it has ended, the holder of the state is final.
         unsent = (each for each in actions if not isinstance(each, Submit))
-        actions = (*unsent, Control(KillJob(job=old.job_id)))
+        actions = (*unsent, ControlJob(KillJob(job=old.job_id)))
     return replace(begun, actions=(*_fence(seen, log), *actions))
 
 
-def _refused(record: Record, job: LogJob, by: Upgrade) -> Plan:
+def _refused(record: JobRecord, job: LogJob, by: UpgradeVerdict) -> JobPlan:
     """An edit that would lose state, or cannot run, starts nothing and stops nothing either."""
     phase, now = _phase(record), "the job of the previous spec has ended"
     if job.stage == "live":
@@ -267,30 +271,30 @@ def _refused(record: Record, job: LogJob, by: Upgrade) -> Plan:
     elif job.stage == "killed":
         phase, now = ("Failed", job.failure) if job.failure else ("Killed", now)
     message = f"{now}; the new one cannot upgrade it: {short(by.refusal)}"
-    return Plan((), phase, "UpgradeRefused", message, by.again_in_s, by.refusal)
+    return JobPlan((), phase, "UpgradeRefused", message, by.again_in_s, by.refusal)
 
 
-def _replace(seen: Observed, old: JobId, job: LogJob) -> Plan:
+def _replace(seen: JobObservation, old: JobId, job: LogJob) -> JobPlan:
     """The spec was edited: the old job completes what it has begun."""
     desired = seen.spec.declaration.desired_state
     if desired == "Suspended":
-        actions = () if job.suspended else (Control(SuspendJob(job=old)),)
+        actions = () if job.suspended else (ControlJob(SuspendJob(job=old)),)
         message = f"job {old} is suspended; the new spec is taken when desiredState is Running"
-        return Plan(actions, "Suspended", "SpecChanged", message)
+        return JobPlan(actions, "Suspended", "SpecChanged", message)
     message = f"job {old} of the previous spec completes what it has begun, then the new one starts"
     if desired == "Stopped":
         message = f"job {old} completes what it has begun; nothing is submitted after it"
-    return Plan(_drained(old, job), "Draining", "SpecChanged", _and_why(message, job))
+    return JobPlan(_drained(old, job), "Draining", "SpecChanged", _and_why(message, job))
 
 
 def _drained(job_id: JobId, job: LogJob) -> tuple[Action, ...]:
     """Drain, and only then resume, so that it reads nothing new in between."""
-    drain = () if job.draining else (Control(DrainJob(job=job_id)),)
-    resume = (Control(ResumeJob(job=job_id)),) if job.suspended else ()
+    drain = () if job.draining else (ControlJob(DrainJob(job=job_id)),)
+    resume = (ControlJob(ResumeJob(job=job_id)),) if job.suspended else ()
     return (*drain, *resume)
 
 
-def _same(seen: Observed, log: Log) -> Plan:
+def _same(seen: JobObservation, log: Log) -> JobPlan:
     """The job in the log, or recorded, is the one that is wanted."""
     record = seen.record
     job = log.job(record.job_id)
@@ -313,27 +317,27 @@ def _same(seen: Observed, log: Log) -> Plan:
         f"the log does not know job {record.job_id} any more: it was collected after its end, or "
         "ZooKeeper has lost its data; another restartNonce runs the job again from its beginning"
     )
-    return Plan((), "Unknown", "Forgotten", message)
+    return JobPlan((), "Unknown", "Forgotten", message)
 
 
-def _keep(seen: Observed, job: LogJob) -> Plan:
+def _keep(seen: JobObservation, job: LogJob) -> JobPlan:
     """Bring a job that runs into its desired state."""
     desired, job_id = seen.spec.declaration.desired_state, seen.spec.job_id(seen.record.attempt)
     actions: tuple[Action, ...] = ()
     if desired == "Suspended" and not job.suspended:
-        actions = (Control(SuspendJob(job=job_id)),)
+        actions = (ControlJob(SuspendJob(job=job_id)),)
     elif desired == "Running" and job.suspended:
-        actions = (Control(ResumeJob(job=job_id)),)
+        actions = (ControlJob(ResumeJob(job=job_id)),)
     elif desired == "Stopped":
         actions = _drained(job_id, job)
     actions += _options_set(seen, job_id, job)
     phase, reason, message = _going_on(job)
     if desired == "Running" and job.draining:
         message = _and_why("it was stopped and drains; another restartNonce runs it again", job)
-    return Plan(actions, phase, reason, message)
+    return JobPlan(actions, phase, reason, message)
 
 
-def _options_set(seen: Observed, job_id: JobId, job: LogJob) -> tuple[Action, ...]:
+def _options_set(seen: JobObservation, job_id: JobId, job: LogJob) -> tuple[Action, ...]:
     """An edit of nothing but keys that may change while the job runs changes them there. Who set
     some of them by hand since the last edit is not undone before the next one."""
     spec = seen.spec
@@ -341,7 +345,7 @@ def _options_set(seen: Observed, job_id: JobId, job: LogJob) -> tuple[Action, ..
         return ()
     given = declared(spec.job).items()
     tasks = {task: TaskOptions.of(values) for task, values in given}
-    return (Control(SetOptions(job=job_id, tasks=tasks, declares=spec.options)),)
+    return (ControlJob(SetOptions(job=job_id, tasks=tasks, declares=spec.options)),)
 
 
 def _going_on(job: LogJob) -> tuple[str, str, str]:
@@ -364,7 +368,7 @@ def _and_why(message: str, job: LogJob) -> str:
     return "; ".join(filter(None, (message, job.waiting_for, job.deaths)))
 
 
-def _killed(seen: Observed, log: Log, job: LogJob) -> Plan:
+def _killed(seen: JobObservation, log: Log, job: LogJob) -> JobPlan:
     spec, record, policy = seen.spec, seen.record, seen.spec.declaration.failure_policy
     if not job.failure:
         who = "it was killed so long ago that nobody knows why" if job.collected else BY_COMMAND
@@ -378,11 +382,11 @@ def _killed(seen: Observed, log: Log, job: LogJob) -> Plan:
     left_s = ended_s + policy.backoff_seconds - seen.now_s
     message = f"attempt {record.retried + 1} of {policy.retries + 1} failed: {job.failure}"
     if left_s > 0 or spec.declaration.desired_state != "Running":
-        return Plan((), "Pending", "BackOff", message, left_s if left_s > 0 else None)
+        return JobPlan((), "Pending", "BackOff", message, left_s if left_s > 0 else None)
     return _retry(seen, log, message)
 
 
-def _retry(seen: Observed, log: Log, message: str) -> Plan:
+def _retry(seen: JobObservation, log: Log, message: str) -> JobPlan:
     """Submit a job that has failed once more."""
     found = seen.versions
     if found.upgrades is None:
@@ -392,17 +396,17 @@ def _retry(seen: Observed, log: Log, message: str) -> Plan:
     return replace(again, reason="Retrying", message=message) if again.actions else again
 
 
-def _ended(seen: Observed, phase: str, reason: str, message: str) -> Plan:
+def _ended(seen: JobObservation, phase: str, reason: str, message: str) -> JobPlan:
     """The job has ended for good, and its object is deleted after `ttlSecondsAfterFinished`."""
     ttl_s = seen.spec.declaration.ttl_seconds_after_finished
     if ttl_s is None:
-        return Plan((), phase, reason, message)
+        return JobPlan((), phase, reason, message)
     finished_s = seconds(seen.record.finished_at)
     left_s = ttl_s if finished_s is None else finished_s + ttl_s - seen.now_s
     if left_s > 0 or finished_s is None:
-        return Plan((), phase, reason, message, max(left_s, 1.0))
-    return Plan((DeleteObject(phase, message),), phase, "Expired", message)
+        return JobPlan((), phase, reason, message, max(left_s, 1.0))
+    return JobPlan((DeleteObject(phase, message),), phase, "Expired", message)
 
 
-def _phase(record: Record) -> str:
+def _phase(record: JobRecord) -> str:
     return record.phase or "Pending"

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onyx.model.crd.status import TASKS_MAX
-from onyx_operator.conditions import News, Truth, Verdict, by_type, cut, dated
-from onyx_operator.jobs.observed import Observed, is_of
-from onyx_operator.jobs.plan import Plan
-from onyx_operator.jobs.record import Record, identity
+from onyx_operator.conditions import KubeEvent, Truth, Verdict, by_type, cut, dated
+from onyx_operator.jobs.observed import JobObservation, is_of
+from onyx_operator.jobs.plan import JobPlan
+from onyx_operator.jobs.record import JobRecord, identity
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.kube import timestamp
 from onyx_operator.logs.state import Log, LogJob, Trouble
@@ -42,7 +42,7 @@ _WRONG_CLUSTERS = (
 _WARNING = frozenset((*_WRONG_PHASES, *_WRONG_REASONS, *_WRONG_CLUSTERS))
 
 
-def status(seen: Observed, plan: Plan) -> dict[str, Any]:
+def status(seen: JobObservation, plan: JobPlan) -> dict[str, Any]:
     """The whole status after a plan has been carried out."""
     spec, record, log, before = seen.spec, seen.record, seen.log, seen.before
     if _has_ended_before(seen):
@@ -62,13 +62,13 @@ def status(seen: Observed, plan: Plan) -> dict[str, Any]:
     return found
 
 
-def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[News]:
+def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[KubeEvent]:
     """The events between two statuses."""
     phase, reason = after["phase"], after["reason"]
     if (before.get("phase"), before.get("reason")) == (phase, reason) or reason in _QUIET:
         return
     invalid = by_type(after).get("Validated", {}).get("status") == "False"
-    yield News(reason, after["message"], invalid or is_warning(phase, reason))
+    yield KubeEvent(reason, after["message"], invalid or is_warning(phase, reason))
 
 
 def is_warning(phase: str, reason: str = "") -> bool:
@@ -76,21 +76,21 @@ def is_warning(phase: str, reason: str = "") -> bool:
     return not _WARNING.isdisjoint((phase, reason))
 
 
-def _has_ended_before(seen: Observed) -> bool:
+def _has_ended_before(seen: JobObservation) -> bool:
     """Whether the status of a job that has ended is complete: a log that cannot be reached changes
     nothing of it."""
     ended = seen.record.finished and is_of(seen.spec, seen.record)
     return isinstance(seen.log, Trouble) and ended and seen.status_is_current
 
 
-def _stalled(plan: Plan, job: LogJob | None) -> str:
+def _stalled(plan: JobPlan, job: LogJob | None) -> str:
     """Why a job with peers does not advance; empty while it does."""
     if job is None or not job.stalled or plan.phase not in ("Running", "Draining"):
         return ""
     return "; ".join(filter(None, (f"does not advance: {job.stalled}", job.deaths)))
 
 
-def _record(record: Record, job: LogJob | None, now: str) -> dict[str, Any]:
+def _record(record: JobRecord, job: LogJob | None, now: str) -> dict[str, Any]:
     if record.job_id is None:
         return {}
     known = job is not None and job.submitted
@@ -106,7 +106,7 @@ def _record(record: Record, job: LogJob | None, now: str) -> dict[str, Any]:
 
 
 def _counters(
-    before: Mapping[str, Any], record: Record, log: Log | Trouble, job: LogJob | None
+    before: Mapping[str, Any], record: JobRecord, log: Log | Trouble, job: LogJob | None
 ) -> dict[str, Any]:
     """Peers, tasks and progress; while the log cannot be reached, and of a job that it has
     forgotten, as they were. Without workers there are no peers."""
@@ -132,7 +132,7 @@ def _counters(
 
 
 def _conditions(
-    spec: Spec, record: Record, plan: Plan, log: Log | Trouble, job: LogJob | None
+    spec: Spec, record: JobRecord, plan: JobPlan, log: Log | Trouble, job: LogJob | None
 ) -> dict[str, Verdict]:
     """Every condition by its type, in the order in which they come true.
 
@@ -152,7 +152,7 @@ def _first(verdicts: Mapping[str, Verdict], truth: Truth) -> str:
     return next((name for name, verdict in verdicts.items() if verdict[0] == truth), "")
 
 
-def _grounds(spec: Spec, plan: Plan, log: Log | Trouble) -> dict[str, Verdict]:
+def _grounds(spec: Spec, plan: JobPlan, log: Log | Trouble) -> dict[str, Verdict]:
     """What every job needs."""
     valid: Verdict = ("True", "Valid", "the spec is a job that this version can run")
     if spec.problem:
@@ -173,7 +173,7 @@ def _grounds(spec: Spec, plan: Plan, log: Log | Trouble) -> dict[str, Verdict]:
 
 
 def _steps(
-    record: Record, plan: Plan, log: Log | Trouble, job: LogJob | None
+    record: JobRecord, plan: JobPlan, log: Log | Trouble, job: LogJob | None
 ) -> dict[str, Verdict]:
     """How far the job is."""
     if job is None or isinstance(log, Trouble):
@@ -207,7 +207,7 @@ def _advancing(job: LogJob) -> Verdict:
     return "True", "Advancing", "; ".join(filter(None, why))
 
 
-def _ends(plan: Plan) -> dict[str, Verdict]:
+def _ends(plan: JobPlan) -> dict[str, Verdict]:
     """The two conditions to wait for; while the job goes on, both are False. A job that is invalid
     has failed: it starts no more until its spec is another one."""
     completed = plan.phase in ("Completed", "Stopped") and plan.reason != "NotSubmitted"
@@ -220,5 +220,5 @@ def _ends(plan: Plan) -> dict[str, Verdict]:
     }
 
 
-def _not(plan: Plan, but: str) -> Verdict:
+def _not(plan: JobPlan, but: str) -> Verdict:
     return "False", plan.reason, f"see condition {but}"

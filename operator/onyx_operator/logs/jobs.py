@@ -10,8 +10,8 @@ from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death, halts, reason, sentence
 from onyx_operator.logs.state import LogJob, Stage
-from onyx_operator.owners import Owner
-from onyx_operator.work_queue import Key
+from onyx_operator.owners import JobOwner
+from onyx_operator.work_queue import ObjectKey
 
 
 def stage_of(replica: Replica, job: JobId) -> Stage:
@@ -81,11 +81,11 @@ def _required(replica: Replica, job: JobId) -> int:
     return sum(task.min_peers for task in replica.spec(job).tasks)
 
 
-def by_owner(replica: Replica, server: str) -> dict[Key, dict[str, list[JobId]]]:
+def by_owner(replica: Replica, server: str) -> dict[ObjectKey, dict[str, list[JobId]]]:
     """The jobs that have not ended of objects of an API server, by name and uid."""
-    found: dict[Key, dict[str, list[JobId]]] = {}
+    found: dict[ObjectKey, dict[str, list[JobId]]] = {}
     for job in replica.jobs:
-        owner = Owner.read(replica.spec(job).owner if job in replica.records else "")
+        owner = JobOwner.read(replica.spec(job).owner if job in replica.records else "")
         if owner is not None and owner.server == server:
             found.setdefault(owner.key, {}).setdefault(owner.uid, []).append(job)
     return found

@@ -103,7 +103,7 @@ class Trouble(msgspec.Struct, frozen=True):
     """There are no workers either; otherwise jobs go on as they were."""
 
 
-class Upgrade(msgspec.Struct, frozen=True):
+class UpgradeVerdict(msgspec.Struct, frozen=True):
     """Whether the wanted job can upgrade the object's job, by the log and both manifests."""
 
     upgrades: JobId | None = None

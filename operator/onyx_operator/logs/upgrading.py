@@ -25,7 +25,7 @@ from onyx.submission.worker_checks import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck,
 from onyx.upgrade.plan import Plan, upgrading
 from onyx_operator.conditions import problem_lines
 from onyx_operator.logs.follower import Follower
-from onyx_operator.logs.state import Upgrade
+from onyx_operator.logs.state import UpgradeVerdict
 
 CARRY_OVER_WAIT_S = 1.0
 """Between two looks whether a job has carried over its state, or rests: no event announces that."""
@@ -46,7 +46,7 @@ class Upgrading:
         self._checks = checks
         self._append = append
 
-    async def judged(self, job: Job, old: JobId) -> Upgrade:
+    async def judged(self, job: Job, old: JobId) -> UpgradeVerdict:
         """Whether a job can upgrade the job `old`.
 
         Raises:
@@ -73,7 +73,7 @@ class Upgrading:
         return found
 
 
-def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> Upgrade:
+def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> UpgradeVerdict:
     """Whether `job` can upgrade the job `old`. Blocks.
 
     Raises:
@@ -84,20 +84,20 @@ def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> Upgrade:
         waits = (
             f"job {old} is carrying over the state of job {holder}; the new one upgrades it then"
         )
-        return Upgrade(holder, waits=waits, again_in_s=CARRY_OVER_WAIT_S)
+        return UpgradeVerdict(holder, waits=waits, again_in_s=CARRY_OVER_WAIT_S)
     section = upgrading(job, holder).upgrade
     assert section is not None
     try:
         found = upgrades.plan(log, replica, job, section, instead_of=old)
     except UserError as error:
         anew = "another restartNonce runs the new one from its beginning"
-        return Upgrade(holder, refusal=f"{error}; {anew}")
+        return UpgradeVerdict(holder, refusal=f"{error}; {anew}")
     if found.problems == (upgrades.IN_FLIGHT,):
         waits = f"job {holder} has segments in flight; the new one upgrades it when nothing comes"
-        return Upgrade(holder, waits=waits, again_in_s=CARRY_OVER_WAIT_S)
+        return UpgradeVerdict(holder, waits=waits, again_in_s=CARRY_OVER_WAIT_S)
     if found.problems:
-        return Upgrade(holder, refusal=problem_lines(found.problems))
-    return Upgrade(holder, remarks=_remarks(found))
+        return UpgradeVerdict(holder, refusal=problem_lines(found.problems))
+    return UpgradeVerdict(holder, remarks=_remarks(found))
 
 
 def _remarks(found: Plan) -> str:
@@ -106,7 +106,7 @@ def _remarks(found: Plan) -> str:
     return ", ".join(f"{each.part} {each.name} is {each.fate}" for each in steps)
 
 
-class _Question(msgspec.Struct):
+class _WorkerQuestion(msgspec.Struct):
     check: WorkerCheck
     old: JobId
     asked_s: float
@@ -119,7 +119,7 @@ class Checks:
     one."""
 
     def __init__(self) -> None:
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, _WorkerQuestion] = {}
         self._prepared: dict[JobId, tuple[Job, SubmitJob]] = {}
 
     def prepared(self, old: JobId, job: Job) -> SubmitJob | None:
@@ -152,8 +152,13 @@ class Checks:
         return [each.old for each in done]
 
     def judge(
-        self, found: Upgrade, old: JobId, submission: SubmitJob, replica: Replica, now_s: float
-    ) -> tuple[Upgrade, Command | None]:
+        self,
+        found: UpgradeVerdict,
+        old: JobId,
+        submission: SubmitJob,
+        replica: Replica,
+        now_s: float,
+    ) -> tuple[UpgradeVerdict, Command | None]:
         """Whether a job can upgrade `old`, as far as that is known, and a question to append to the
         log.
 
@@ -185,14 +190,14 @@ class Checks:
             return replace(found, refusal="\n".join(problems), again_in_s=AGAIN_S), None
         return found, None
 
-    def _ask(self, digest: str, old: JobId, now_s: float) -> _Question:
+    def _ask(self, digest: str, old: JobId, now_s: float) -> _WorkerQuestion:
         self._questions.pop(digest, None)
         while len(self._questions) >= CHECKS_MAX:
             del self._questions[next(iter(self._questions))]
-        asked = self._questions[digest] = _Question(WorkerCheck(digest), old, now_s)
+        asked = self._questions[digest] = _WorkerQuestion(WorkerCheck(digest), old, now_s)
         return asked
 
-    def _is_stale(self, known: _Question, replica: Replica, now_s: float) -> bool:
+    def _is_stale(self, known: _WorkerQuestion, replica: Replica, now_s: float) -> bool:
         """Others are there now, or some did not answer: perhaps they do when asked again."""
         if not known.check.complete:
             return now_s - known.asked_s >= ANSWER_TIMEOUT_S

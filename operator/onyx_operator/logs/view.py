@@ -24,12 +24,12 @@ from onyx.settings import Settings
 from onyx_operator.logs.follower import Connect, Follower, Heir, Listener
 from onyx_operator.logs.jobs import by_owner, changed_jobs, jobs_that_wait, stage_of
 from onyx_operator.logs.learned import Learned
-from onyx_operator.logs.state import Log, Stage, Trouble, Upgrade
+from onyx_operator.logs.state import Log, Stage, Trouble, UpgradeVerdict
 from onyx_operator.logs.upgrading import Checks, Upgrading
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.owners import Owner
+from onyx_operator.owners import JobOwner
 from onyx_operator.settings import JobSettings
-from onyx_operator.work_queue import Key
+from onyx_operator.work_queue import ObjectKey
 
 Changed = Callable[[Collection[JobId] | None], None]
 """Called with the jobs that have changed; None: all, because the log was found or lost."""
@@ -54,7 +54,7 @@ class LogView:
     ) -> None:
         self._changed = changed
         self._mark = mark
-        self._owned: tuple[Any, Mapping[Key, Mapping[str, list[JobId]]]] = (None, {})
+        self._owned: tuple[Any, Mapping[ObjectKey, Mapping[str, list[JobId]]]] = (None, {})
         self._looks_at_waiting = False
         self._checks = Checks()
         listener = Listener(self._checks.hear, self._moved, lambda: changed(None))
@@ -77,7 +77,7 @@ class LogView:
         """Worker processes that have died in the last minutes."""
         return self._learned.deaths
 
-    def seen(self, jobs: Iterable[JobId], owner: Owner) -> Log | Trouble:
+    def seen(self, jobs: Iterable[JobId], owner: JobOwner) -> Log | Trouble:
         """What is known of some jobs, and of whoever had their owner's name, or why nothing is."""
         if self.trouble is not None:
             return self.trouble
@@ -86,19 +86,21 @@ class LogView:
         orphans = tuple(job for uid, jobs in others if uid != owner.uid for job in jobs)
         return Log(self._log.replica.version, found, orphans)
 
-    def owned(self, key: Key) -> Mapping[str, Collection[JobId]]:
+    def owned(self, key: ObjectKey) -> Mapping[str, Collection[JobId]]:
         """The jobs that have not ended of an object called so, and of others before it that were
         called so, by its uid."""
         return self._by_owner().get(key, {})
 
-    def owners(self) -> list[Owner]:
+    def owners(self) -> list[JobOwner]:
         """Every object of this API server that has a job which has not ended."""
         found = self._by_owner().items()
         return [
-            Owner(self._mark, key.namespace, key.name, uid) for key, jobs in found for uid in jobs
+            JobOwner(self._mark, key.namespace, key.name, uid)
+            for key, jobs in found
+            for uid in jobs
         ]
 
-    def _by_owner(self) -> Mapping[Key, Mapping[str, list[JobId]]]:
+    def _by_owner(self) -> Mapping[ObjectKey, Mapping[str, list[JobId]]]:
         jobs = self._log.replica.jobs
         if self._owned[0] is not jobs:
             self._owned = jobs, by_owner(self._log.replica, self._mark)
@@ -108,7 +110,7 @@ class LogView:
         """The stage of a job now, without the rest of `seen`."""
         return stage_of(self._log.replica, job)
 
-    async def upgrade(self, job: Job, old: JobId) -> Upgrade:
+    async def upgrade(self, job: Job, old: JobId) -> UpgradeVerdict:
         """Whether a job can upgrade the job `old`.
 
         Raises:
