@@ -36,7 +36,7 @@ from onyx_operator.clusters.resources import STATEFUL_SETS
 from onyx_operator.context import OperatorProcess
 from onyx_operator.informers.informer import Informer
 from onyx_operator.informers.watches import NamespaceWatches
-from onyx_operator.installation.installation import Installation
+from onyx_operator.installation.installation import InstallationSecrets
 from onyx_operator.jobs.controller import Jobs
 from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube, cluster_configuration
 from onyx_operator.liveness import OperatorLiveness
@@ -131,7 +131,9 @@ async def _start(
     """Start all that the operator does: Secrets of the installation, controllers, watches, webhook.
     It ends in the reverse order."""
     _run_forever(operator, opened, "the event loop", operator.liveness.beat())
-    installation = Installation(operator.kube, operator.settings.installation, operator.metrics)
+    installation = InstallationSecrets(
+        operator.kube, operator.settings.installation, operator.metrics
+    )
     await installation.begin()
     jobs = Jobs(operator)
     clusters = Clusters(operator, jobs.views.deaths, jobs.views.usage, jobs.views.trouble)

@@ -18,7 +18,7 @@ from onyx.client.deaths import read_deaths
 from onyx.log.server.process import ZooKeeperServer
 from onyx.model.parsing.job import parse_mapping
 from onyx.processes.ends import ExitCode
-from onyx.reports.deaths import Cause
+from onyx.reports.deaths import DeathCause
 from onyx.settings import Settings, SupervisorSettings, ZooKeeperSettings, to_environment
 
 pytestmark = pytest.mark.server
@@ -70,7 +70,7 @@ def test_a_worker_out_of_memory_ends_after_repeats_and_everybody_is_told(
         assert f"has killed {KILLS} processes of this worker for want of memory" in output
         deaths = read_deaths(client.log)
         assert f"{KILLS} for want of memory" in client.status(eating).deaths
-    assert [each.cause for each in deaths] == [Cause.MEMORY] * KILLS
+    assert [each.cause for each in deaths] == [DeathCause.MEMORY] * KILLS
     assert all(eating in each.jobs for each in deaths)
     assert all(each.memory_bytes > LIMIT_BYTES / 2 for each in deaths)
     assert all(each.limit_bytes == LIMIT_BYTES for each in deaths)

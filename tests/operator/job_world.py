@@ -13,7 +13,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.replica.commands import SetOptions
 from onyx_operator.jobs.observed import JobObservation, ids_of_interest, observed
 from onyx_operator.jobs.plan import Action, ControlJob, DeleteObject, Remember, Submit, plan
-from onyx_operator.jobs.record import JobRecord
+from onyx_operator.jobs.record import SubmissionRecord
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.logs.state import Log, LogJob, Trouble, UpgradeVerdict
 
@@ -28,7 +28,7 @@ class World:
     """See the module. Whatever changes what is wanted is assigned to `spec`."""
 
     spec: Spec
-    record: JobRecord
+    record: SubmissionRecord
     jobs: dict[JobId, LogJob]
     trouble: Trouble | None = None
     gone: bool = False

@@ -26,7 +26,7 @@ from tests.operator.workers import Workers
 from tests.support.patience import WAIT_S
 
 from onyx.client.deaths import report_death
-from onyx.reports.deaths import Cause, Death
+from onyx.reports.deaths import Death, DeathCause
 from onyx_operator.clusters.resources import WORKER_KINDS
 
 pytestmark = [
@@ -308,7 +308,7 @@ def test_deaths_of_worker_processes_are_told_of_the_job_and_of_the_cluster(api: 
         client = logs.log().client()
         for number in range(2):
             at_ms = time.time_ns() // 1_000_000 + number
-            death = Death("onyx-worker-0", 1, at_ms, Cause.MEMORY, "SIGKILL", jobs=(job_id,))
+            death = Death("onyx-worker-0", 1, at_ms, DeathCause.MEMORY, "SIGKILL", jobs=(job_id,))
             report_death(client, death)
         client.close()
         found = api.wait_for("onyxjobs", "job", phase("Running", "OutOfMemory"))

@@ -12,7 +12,7 @@ from tests.operator.clusters import CODE, OPERATOR, SMALL, SPARK, WHOLE, cluster
 
 from onyx.log.room import Usage
 from onyx.model.crd import cluster as crd_cluster
-from onyx.reports.deaths import Cause, Death
+from onyx.reports.deaths import Death, DeathCause
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.observed import ClusterObservation, ExistingObject
 from onyx_operator.clusters.plan import ClusterPlan, plan
@@ -132,7 +132,7 @@ def test_a_tenancy_that_is_nearly_full_is_reported(held: int, expected: tuple[st
 
 
 def test_processes_that_die_in_pods_that_go_on_are_told() -> None:
-    death = Death("fleet-worker-0", 1, int(NOW_S * 1000), Cause.MEMORY, "SIGKILL", 9 << 20)
+    death = Death("fleet-worker-0", 1, int(NOW_S * 1000), DeathCause.MEMORY, "SIGKILL", 9 << 20)
     seen = ClusterObservation(
         cluster(), pool(), NOW_S, (), workers(**all_ready(2)), deaths=(death,)
     )

@@ -12,7 +12,7 @@ from onyx.model.declaration import Declaration, FailurePolicy
 from onyx.replica.commands import DrainJob, KillJob
 from onyx_operator.jobs.observed import ids_of_interest
 from onyx_operator.jobs.plan import ControlJob, Remember, Submit, plan
-from onyx_operator.jobs.record import JobRecord, job_id
+from onyx_operator.jobs.record import SubmissionRecord, job_id
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.logs.state import LogJob, Trouble
 
@@ -21,10 +21,15 @@ FINGERPRINTS = ("defaults", "options-a")
 
 
 def _record(
-    digest: str, nonce: int, attempt: int, submitted: bool, finished: bool, old: JobRecord | None
-) -> JobRecord:
+    digest: str,
+    nonce: int,
+    attempt: int,
+    submitted: bool,
+    finished: bool,
+    old: SubmissionRecord | None,
+) -> SubmissionRecord:
     at = "2001-09-09T01:46:00Z"
-    return JobRecord(
+    return SubmissionRecord(
         job_id(UID, digest, nonce, attempt),
         digest,
         nonce,
@@ -37,10 +42,10 @@ def _record(
 
 
 formers = st.builds(
-    lambda digest: JobRecord(job_id(UID, digest, 0, 0), digest), st.sampled_from(DIGESTS)
+    lambda digest: SubmissionRecord(job_id(UID, digest, 0, 0), digest), st.sampled_from(DIGESTS)
 )
 records = st.one_of(
-    st.just(JobRecord()),
+    st.just(SubmissionRecord()),
     st.builds(
         _record,
         st.sampled_from(DIGESTS),

@@ -15,7 +15,7 @@ from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, Job
 from onyx_operator.jobs.observed import JobObservation, observed
 from onyx_operator.jobs.plan import JobPlan, plan
-from onyx_operator.jobs.record import JobRecord, job_id, read_record
+from onyx_operator.jobs.record import SubmissionRecord, job_id, read_record
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.jobs.status import news, status
 from onyx_operator.logs.learned import READ_MAX, Frontiers
@@ -25,7 +25,7 @@ UID = "6f8b3cf0-0000-4000-8000-000000000001"
 JOB = Job("job", (("read", "write"),), (CatalogEntry("read", "input", 10),))
 SPEC = Spec("default", "job", UID, 3, job=JOB, digest="digest")
 ID = job_id(UID, "digest", 0, 0)
-RECORD = JobRecord(ID, "digest", submitted_at="2001-09-09T01:46:00Z")
+RECORD = SubmissionRecord(ID, "digest", submitted_at="2001-09-09T01:46:00Z")
 RUNNING = LogJob("live", tasks=(("read", 2), ("write", 1)), required=2, partitions=4, completed=70)
 
 
@@ -126,7 +126,7 @@ def test_all_problems_of_a_spec_are_listed_once() -> None:
     wrong = replace(
         SPEC, job=None, problem="spec.a: is wrong\nspec.b: too", problem_reason="InvalidSpec"
     )
-    found = shown(observed(wrong, 1e9, JobRecord(), Log(9, {})))
+    found = shown(observed(wrong, 1e9, SubmissionRecord(), Log(9, {})))
     assert found["message"] == "spec.a: is wrong; condition Validated lists more problems"
     assert sum("spec.b" in each for each in messages(found)) == 1
     assert sum("spec.a" in each for each in messages(found)) == 3
@@ -135,7 +135,7 @@ def test_all_problems_of_a_spec_are_listed_once() -> None:
 def test_an_invalid_job_has_failed_and_a_wait_for_it_ends() -> None:
     wrong = replace(SPEC, job=None, problem="is wrong", problem_reason="InvalidSpec")
     for log in (Log(9, {}), Trouble("ClusterNotFound", "there is none", without_workers=True)):
-        found = shown(observed(wrong, 1e9, JobRecord(), log))
+        found = shown(observed(wrong, 1e9, SubmissionRecord(), log))
         assert found["phase"] == "Invalid"
         assert truths(found)["Failed"] == "True"
         assert truths(found)["Completed"] == "False"
@@ -148,11 +148,11 @@ def test_a_missing_job_file_is_looked_for_at_growing_intervals(
     missed_s: float, wait_s: float
 ) -> None:
     missing = replace(SPEC, job=None, problem="is not there", problem_reason="JobRefNotFound")
-    for record, log in ((JobRecord(), Log(9, {})), (RECORD, Log(9, {ID: RUNNING}))):
+    for record, log in ((SubmissionRecord(), Log(9, {})), (RECORD, Log(9, {ID: RUNNING}))):
         seen = observed(missing, 1e9, record, log, invalid_s=missed_s)
         assert plan(seen).again_in_s == wait_s
     wrong = replace(missing, problem_reason="InvalidSpec")
-    assert plan(observed(wrong, 1e9, JobRecord(), Log(9, {}))).again_in_s is None
+    assert plan(observed(wrong, 1e9, SubmissionRecord(), Log(9, {}))).again_in_s is None
 
 
 DIES = "worker processes die: 2 for want of memory"
@@ -185,7 +185,7 @@ def test_a_job_that_goes_on_after_a_wrong_edit_has_not_failed() -> None:
 
 def test_a_long_message_is_cut() -> None:
     wrong = replace(SPEC, job=None, problem="x" * 9_999, problem_reason="InvalidSpec")
-    seen = observed(wrong, 1e9, JobRecord(), Log(9, {}))
+    seen = observed(wrong, 1e9, SubmissionRecord(), Log(9, {}))
     found = status(seen, JobPlan((), "Invalid", "InvalidSpec", wrong.problem))
     assert len(found["message"]) == 2_000
     assert max(len(each["message"]) for each in found["conditions"]) == 2_000
@@ -198,11 +198,11 @@ def test_a_record_that_does_not_follow_from_the_uid_is_none() -> None:
     for forged in ({"jobId": "x"}, {"attempt": 1}, {"jobHash": None}):
         body = {"metadata": metadata, "status": {**found, **forged}}
         assert read_record(body).job_id is None, forged
-    assert read_record({"metadata": metadata, "status": "nonsense"}) == JobRecord()
+    assert read_record({"metadata": metadata, "status": "nonsense"}) == SubmissionRecord()
 
 
 def test_the_former_job_is_told_and_read_again_only_if_it_follows_from_the_uid() -> None:
-    old = JobRecord(job_id(UID, "before", 0, 3), "before", 0, 3, 2)
+    old = SubmissionRecord(job_id(UID, "before", 0, 3), "before", 0, 3, 2)
     found = shown(observed(SPEC, 1e9, replace(RECORD, upgraded_from=old), Log(9, {ID: RUNNING})))
     metadata = {"uid": UID, "name": "job", "namespace": "default"}
     assert read_record({"metadata": metadata, "status": found}).upgraded_from == old
@@ -235,7 +235,9 @@ def test_a_refused_upgrade_is_told_as_an_invalid_spec_of_a_job_that_goes_on() ->
 
 
 def test_a_submission_that_was_given_up_is_no_job() -> None:
-    found = shown(observed(SPEC, 1e9, JobRecord(ID, "digest"), Log(9, {ID: LogJob("fenced")})))
+    found = shown(
+        observed(SPEC, 1e9, SubmissionRecord(ID, "digest"), Log(9, {ID: LogJob("fenced")}))
+    )
     assert not {"submittedAt", "finishedAt", "peers"} & set(found)
     assert truths(found)["Submitted"] == "False"
 

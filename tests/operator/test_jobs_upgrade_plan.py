@@ -14,7 +14,7 @@ from tests.operator.job_world import JOB, UID, World
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
 from onyx_operator.jobs.plan import Action, ControlJob, JobPlan, Remember, Submit, plan
-from onyx_operator.jobs.record import JobRecord, job_id
+from onyx_operator.jobs.record import SubmissionRecord, job_id
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.logs.state import LogJob, Stage
 
@@ -26,7 +26,7 @@ PEERS = (("read", 1), ("write", 1))
 def world(**declared: Any) -> World:
     """Job A runs."""
     spec = Spec("default", "job", UID, 1, replace(RESUME, **declared), JOB, A)
-    found = World(spec, JobRecord(), {})
+    found = World(spec, SubmissionRecord(), {})
     found.settle()
     assert found.record.digest == A
     return found
@@ -69,7 +69,7 @@ def test_an_edit_ends_the_former_job_by_the_submission_of_the_new_one() -> None:
     edit(of, B)
     remembered, submitted = now(of).actions
     assert isinstance(remembered, Remember)
-    assert remembered.record.upgraded_from == JobRecord(first, A)
+    assert remembered.record.upgraded_from == SubmissionRecord(first, A)
     assert submitted == Submit(job_id(UID, B, 0, 1), first)
     assert reported(of.settle()) == []
     assert of.jobs[first].stage == "killed"
@@ -357,7 +357,7 @@ def test_a_wiped_status_is_found_again_after_upgrades() -> None:
         of.settle()
         of.begun.add(job(of))
     last, jobs = job(of), dict(of.jobs)
-    of.record = JobRecord()
+    of.record = SubmissionRecord()
     of.settle()
     assert job(of) == last
     assert of.jobs == jobs

@@ -15,10 +15,10 @@ from tests.support.drawn_jobs import OPTIONS, TEXT, jobs
 from tests.support.examples import examples
 
 from onyx.builder import Job, Sink, Source
-from onyx.builder.types import Shape
+from onyx.builder.types import WindowShape
 from onyx.errors import ManifestError
 from onyx.model import job as model
-from onyx.model.keys.section import Entry, Section
+from onyx.model.keys.section import Section, SectionEntry
 from onyx.model.manifest import OBJECT_SPEC, SECTIONS
 from onyx.model.parsing.job import parse_manifest, to_mapping
 from onyx.model.workflow import parents, tasks, topological_order
@@ -31,7 +31,7 @@ def arguments(section: Section, entry: Mapping[str, Any], *placed: str) -> dict[
     fields = {}
     for name, value in entry.items():
         key = section.by_yaml[name]
-        within = key.kind.section if isinstance(key.kind, Entry) else None
+        within = key.kind.section if isinstance(key.kind, SectionEntry) else None
         fields[key.field] = value if within is None else arguments(within, value)
     return {name: value for name, value in fields.items() if name not in placed}
 
@@ -51,7 +51,7 @@ def by_calls(job: model.Job) -> Job:
         made = added(made, entries[name], above[name])
     for each in spec.get("windows", ()):
         keys = arguments(SECTIONS["windows"], each, "id", "task", "type", "aggregation")
-        shape = Shape(each["type"], {})
+        shape = WindowShape(each["type"], {})
         made = made.window(shape, each["aggregation"], id=each["id"], task=each["task"], **keys)
     for each in spec.get("triggers", ()):
         keys = arguments(SECTIONS["triggers"], each, "window_id", "type")

@@ -29,7 +29,7 @@ from tests.operator.test_watches import eventually
 from tests.support.generated.chart import NAMESPACE, named
 
 from onyx.errors import SettingsError
-from onyx_operator.installation.installation import Installation
+from onyx_operator.installation.installation import InstallationSecrets
 from onyx_operator.kube import Kube
 from onyx_operator.metrics import OperatorMetrics
 
@@ -59,7 +59,9 @@ class One:
         self.now = NOW
         self.folder = folder / "onyx"
         self.kube = Kube(None, configuration)
-        self.installation = Installation(self.kube, chosen, OperatorMetrics(), lambda: self.now)
+        self.installation = InstallationSecrets(
+            self.kube, chosen, OperatorMetrics(), lambda: self.now
+        )
 
     def look(self) -> None:
         asyncio.run(self.installation.look())

@@ -159,7 +159,7 @@ def key_of(body: Mapping[str, Any]) -> ObjectKey:
 
 
 class WatchDebts:
-    """What a watch owes: the objects of lists of which it had no event; see `behind` of liveness."""
+    """What a watch owes: the objects of lists of which it had no event (`behind` of liveness)."""
 
     def __init__(self, name: str, liveness: OperatorLiveness) -> None:
         self._name = name

@@ -65,7 +65,7 @@ _OWNER_LABEL = "app.kubernetes.io/managed-by"
 Data = Mapping[str, bytes]
 
 
-class Installation:
+class InstallationSecrets:
     """The Secrets that settings name, and the files made of them."""
 
     def __init__(

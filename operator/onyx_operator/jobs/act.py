@@ -12,7 +12,7 @@ from onyx.upgrade.plan import upgrading
 from onyx_operator.authors import Authors
 from onyx_operator.informers.informer import Store
 from onyx_operator.jobs.plan import Action, ControlJob, DeleteObject, JobPlan, Remember, Submit
-from onyx_operator.jobs.record import JobRecord, identity
+from onyx_operator.jobs.record import SubmissionRecord, identity
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.jobs.status import is_warning
 from onyx_operator.kube import JOBS, Kube, Object
@@ -104,7 +104,7 @@ def _submitted(action: Submit) -> str:
     return f"{message}; {action.remarks}" if action.remarks else message
 
 
-def _remembered(record: JobRecord) -> dict[str, Any]:
+def _remembered(record: SubmissionRecord) -> dict[str, Any]:
     """A record as an intent; times and progress of the previous job go."""
     return {
         "phase": "Pending",

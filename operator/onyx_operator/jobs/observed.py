@@ -20,7 +20,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from onyx.ids import JobId
-from onyx_operator.jobs.record import NOTHING, JobRecord
+from onyx_operator.jobs.record import NOTHING, SubmissionRecord
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.logs.state import UNKNOWN, Log, LogJob, Stage, Trouble, UpgradeVerdict
 
@@ -37,7 +37,7 @@ class JobObservation(msgspec.Struct, frozen=True):
     spec: Spec
     now_s: float
     """Seconds since the epoch."""
-    record: JobRecord
+    record: SubmissionRecord
     """What the status says of the job."""
     log: Log | Trouble
     versions: JobVersions
@@ -63,7 +63,7 @@ class JobObservation(msgspec.Struct, frozen=True):
 
 
 def observed(
-    spec: Spec, now_s: float, record: JobRecord, log: Log | Trouble, **more: Any
+    spec: Spec, now_s: float, record: SubmissionRecord, log: Log | Trouble, **more: Any
 ) -> JobObservation:
     """An observation. The versions are decided here, once, for everything that follows.
 
@@ -79,11 +79,11 @@ def observed(
 class JobVersions(msgspec.Struct, frozen=True):
     """The jobs between which a plan decides."""
 
-    current: JobRecord | None = None
+    current: SubmissionRecord | None = None
     """The job that the object has: the old one until the one that upgrades it is in the log."""
-    wanted: JobRecord = NOTHING
+    wanted: SubmissionRecord = NOTHING
     """The job that the spec asks for, without the job that it upgrades."""
-    upgrades: JobRecord | None = None
+    upgrades: SubmissionRecord | None = None
     """The old job, whose state the wanted one carries over. None if the wanted job runs already,
     or starts from the beginning: after a job that has completed or drains, and with another
     restartNonce."""
@@ -92,7 +92,7 @@ class JobVersions(msgspec.Struct, frozen=True):
     be under way."""
 
 
-def versions(spec: Spec, record: JobRecord, log: Log) -> JobVersions:
+def versions(spec: Spec, record: SubmissionRecord, log: Log) -> JobVersions:
     """The jobs between which a plan decides.
 
     Args:
@@ -110,7 +110,7 @@ def versions(spec: Spec, record: JobRecord, log: Log) -> JobVersions:
 
 
 def ids_of_interest(
-    spec: Spec, record: JobRecord, stage_of: StageOf = lambda _: "unknown"
+    spec: Spec, record: SubmissionRecord, stage_of: StageOf = lambda _: "unknown"
 ) -> tuple[JobId, ...]:
     """The jobs whose position in the log a plan may ask for."""
     recorded = [each.job_id for each in (record, record.upgraded_from) if each and each.job_id]
@@ -128,24 +128,24 @@ def ids_of_interest(
     return tuple(dict.fromkeys((*recorded, wanted, *known)))
 
 
-def is_of(spec: Spec, record: JobRecord) -> bool:
+def is_of(spec: Spec, record: SubmissionRecord) -> bool:
     """Whether a job is what the spec asks for, in whichever attempt."""
     return record.job_id is not None and record.version == spec.version
 
 
-def is_retried(spec: Spec, record: JobRecord, job: LogJob) -> bool:
+def is_retried(spec: Spec, record: SubmissionRecord, job: LogJob) -> bool:
     """Whether a job that a task has killed is submitted once more."""
     more = record.retried < spec.declaration.failure_policy.retries
     return job.stage == "killed" and bool(job.failure) and more
 
 
-def _is_only_intended(record: JobRecord, log: Log) -> bool:
+def _is_only_intended(record: SubmissionRecord, log: Log) -> bool:
     """Whether a job is recorded and not in the log: its submission may be under way."""
     unsubmitted = log.job(record.job_id).stage in ("unknown", "fenced")
     return record.job_id is not None and not record.submitted_at and unsubmitted
 
 
-def _wanted(spec: Spec, record: JobRecord, log: Log) -> JobRecord:
+def _wanted(spec: Spec, record: SubmissionRecord, log: Log) -> SubmissionRecord:
     job = log.job(record.job_id)
     if is_of(spec, record) and job.stage == "fenced":
         return replace(_next_attempt(spec, record), first_attempt=record.first_attempt + 1)
@@ -155,16 +155,18 @@ def _wanted(spec: Spec, record: JobRecord, log: Log) -> JobRecord:
         return replace(record, upgraded_from=None)
     attempt = _attempt(spec, record, lambda each: log.job(each).stage)
     first = 0 if record.job_id is None else attempt
-    return JobRecord(spec.job_id(attempt), *spec.version, attempt, first)
+    return SubmissionRecord(spec.job_id(attempt), *spec.version, attempt, first)
 
 
-def _next_attempt(spec: Spec, record: JobRecord) -> JobRecord:
+def _next_attempt(spec: Spec, record: SubmissionRecord) -> SubmissionRecord:
     """This job once more, under another id."""
     attempt = record.attempt + 1
-    return JobRecord(spec.job_id(attempt), *spec.version, attempt, record.first_attempt)
+    return SubmissionRecord(spec.job_id(attempt), *spec.version, attempt, record.first_attempt)
 
 
-def _to_upgrade(spec: Spec, record: JobRecord, old: JobRecord, log: Log) -> JobRecord | None:
+def _to_upgrade(
+    spec: Spec, record: SubmissionRecord, old: SubmissionRecord, log: Log
+) -> SubmissionRecord | None:
     declared, job = spec.declaration, log.job(old.job_id)
     if spec.job is None or spec.deleted_at or declared.upgrade_policy != "KeepState":
         return None
@@ -177,7 +179,7 @@ def _to_upgrade(spec: Spec, record: JobRecord, old: JobRecord, log: Log) -> JobR
     return None if ends or old.nonce != declared.restart_nonce else old
 
 
-def _attempt(spec: Spec, record: JobRecord, stage_of: StageOf) -> int:
+def _attempt(spec: Spec, record: SubmissionRecord, stage_of: StageOf) -> int:
     """The attempt of what is wanted now. Without a record the last one that the log knows; after
     another job of the object the first one that has not ended yet; 0 as long as no job of the
     object has upgraded another."""

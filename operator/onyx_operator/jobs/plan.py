@@ -17,7 +17,7 @@ from onyx.model.changing import declared
 from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SuspendJob
 from onyx.replica.commands.set_options import TaskOptions
 from onyx_operator.jobs.observed import JobObservation, ids_of_interest, is_of, is_retried
-from onyx_operator.jobs.record import JobRecord
+from onyx_operator.jobs.record import SubmissionRecord
 from onyx_operator.jobs.spec import JOB_REF_NOT_FOUND, short
 from onyx_operator.kube import seconds
 from onyx_operator.logs.state import Log, LogJob, Trouble, UpgradeVerdict
@@ -35,7 +35,7 @@ _FROM_BEGINNING = UpgradeVerdict()
 class Remember(msgspec.Struct, frozen=True):
     """Write a record into the status, before what it announces is done."""
 
-    record: JobRecord
+    record: SubmissionRecord
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -217,7 +217,7 @@ def _fence(seen: JobObservation, log: Log) -> tuple[Action, ...]:
 
 
 def _begin(
-    seen: JobObservation, log: Log, record: JobRecord, by: UpgradeVerdict = _FROM_BEGINNING
+    seen: JobObservation, log: Log, record: SubmissionRecord, by: UpgradeVerdict = _FROM_BEGINNING
 ) -> JobPlan:
     """Submit a job, if it is to run now.
 
@@ -242,7 +242,7 @@ def _begin(
     return JobPlan(tuple(actions), "Submitted", "Submitted", f"job {record.job_id} is in the log")
 
 
-def _upgrade(seen: JobObservation, log: Log, old: JobRecord) -> JobPlan:
+def _upgrade(seen: JobObservation, log: Log, old: SubmissionRecord) -> JobPlan:
     """Submit a job that upgrades the old one: the same log entry kills that."""
     by, job = seen.upgrade, log.job(old.job_id)
     assert by is not None
@@ -262,7 +262,7 @@ def _upgrade(seen: JobObservation, log: Log, old: JobRecord) -> JobPlan:
     return replace(begun, actions=(*_fence(seen, log), *actions))
 
 
-def _refused(record: JobRecord, job: LogJob, by: UpgradeVerdict) -> JobPlan:
+def _refused(record: SubmissionRecord, job: LogJob, by: UpgradeVerdict) -> JobPlan:
     """An edit that would lose state, or cannot run, starts nothing and stops nothing either."""
     phase, now = _phase(record), "the job of the previous spec has ended"
     if job.stage == "live":
@@ -408,5 +408,5 @@ def _ended(seen: JobObservation, phase: str, reason: str, message: str) -> JobPl
     return JobPlan((DeleteObject(phase, message),), phase, "Expired", message)
 
 
-def _phase(record: JobRecord) -> str:
+def _phase(record: SubmissionRecord) -> str:
     return record.phase or "Pending"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from onyx.ids import JobId
 
 
-class JobRecord(msgspec.Struct, frozen=True):
+class SubmissionRecord(msgspec.Struct, frozen=True):
     """What the operator wrote down of the job that it has submitted, or is about to: kept in the
     status, because the old job's id cannot be derived from an edited spec."""
 
@@ -27,7 +27,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     finished_at: str = ""
     phase: str = ""
     """Phase of the last status."""
-    upgraded_from: JobRecord | None = None
+    upgraded_from: SubmissionRecord | None = None
     """The old job that this one upgrades, without its times. Until this one is in the log, the old
     one is the job of the object."""
 
@@ -47,11 +47,11 @@ class JobRecord(msgspec.Struct, frozen=True):
         return self.attempt - self.first_attempt
 
 
-NOTHING = JobRecord()
+NOTHING = SubmissionRecord()
 """The record of an object that has no job yet."""
 
 
-def read_record(body: Mapping[str, Any]) -> JobRecord:
+def read_record(body: Mapping[str, Any]) -> SubmissionRecord:
     """The record in an object's status.
 
     A user may have written it: an id that does not follow from the object's uid counts as none, so
@@ -61,7 +61,7 @@ def read_record(body: Mapping[str, Any]) -> JobRecord:
     status = status if isinstance(status, Mapping) else {}
     found, old = _identity(status, body["metadata"]["uid"]), status.get("upgradedFrom")
     if found is None:
-        return JobRecord(phase=_text(status, "phase"))
+        return SubmissionRecord(phase=_text(status, "phase"))
     return replace(
         found,
         submitted_at=_text(status, "submittedAt"),
@@ -71,7 +71,7 @@ def read_record(body: Mapping[str, Any]) -> JobRecord:
     )
 
 
-def identity(record: JobRecord) -> dict[str, Any]:
+def identity(record: SubmissionRecord) -> dict[str, Any]:
     """What identifies the job of a record, as it stands in a status."""
     return {
         "jobId": record.job_id,
@@ -82,7 +82,7 @@ def identity(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def _identity(status: Mapping[str, Any], uid: str) -> JobRecord | None:
+def _identity(status: Mapping[str, Any], uid: str) -> SubmissionRecord | None:
     digest, nonce, attempt = (
         _text(status, "jobHash"),
         _number(status, "restartNonce"),
@@ -92,7 +92,7 @@ def _identity(status: Mapping[str, Any], uid: str) -> JobRecord | None:
     if _text(status, "jobId") != found:
         return None
     first = min(max(_number(status, "firstAttempt"), 0), attempt)
-    return JobRecord(found, digest, nonce, attempt, first)
+    return SubmissionRecord(found, digest, nonce, attempt, first)
 
 
 def _text(status: Mapping[str, Any], key: str) -> str:

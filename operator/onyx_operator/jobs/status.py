@@ -14,7 +14,7 @@ from onyx.model.crd.status import TASKS_MAX
 from onyx_operator.conditions import KubeEvent, Truth, Verdict, by_type, cut, dated
 from onyx_operator.jobs.observed import JobObservation, is_of
 from onyx_operator.jobs.plan import JobPlan
-from onyx_operator.jobs.record import JobRecord, identity
+from onyx_operator.jobs.record import SubmissionRecord, identity
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.kube import timestamp
 from onyx_operator.logs.state import Log, LogJob, Trouble
@@ -90,7 +90,7 @@ def _stalled(plan: JobPlan, job: LogJob | None) -> str:
     return "; ".join(filter(None, (f"does not advance: {job.stalled}", job.deaths)))
 
 
-def _record(record: JobRecord, job: LogJob | None, now: str) -> dict[str, Any]:
+def _record(record: SubmissionRecord, job: LogJob | None, now: str) -> dict[str, Any]:
     if record.job_id is None:
         return {}
     known = job is not None and job.submitted
@@ -106,7 +106,7 @@ def _record(record: JobRecord, job: LogJob | None, now: str) -> dict[str, Any]:
 
 
 def _counters(
-    before: Mapping[str, Any], record: JobRecord, log: Log | Trouble, job: LogJob | None
+    before: Mapping[str, Any], record: SubmissionRecord, log: Log | Trouble, job: LogJob | None
 ) -> dict[str, Any]:
     """Peers, tasks and progress; while the log cannot be reached, and of a job that it has
     forgotten, as they were. Without workers there are no peers."""
@@ -132,7 +132,7 @@ def _counters(
 
 
 def _conditions(
-    spec: Spec, record: JobRecord, plan: JobPlan, log: Log | Trouble, job: LogJob | None
+    spec: Spec, record: SubmissionRecord, plan: JobPlan, log: Log | Trouble, job: LogJob | None
 ) -> dict[str, Verdict]:
     """Every condition by its type, in the order in which they come true.
 
@@ -173,7 +173,7 @@ def _grounds(spec: Spec, plan: JobPlan, log: Log | Trouble) -> dict[str, Verdict
 
 
 def _steps(
-    record: JobRecord, plan: JobPlan, log: Log | Trouble, job: LogJob | None
+    record: SubmissionRecord, plan: JobPlan, log: Log | Trouble, job: LogJob | None
 ) -> dict[str, Verdict]:
     """How far the job is."""
     if job is None or isinstance(log, Trouble):

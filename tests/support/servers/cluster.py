@@ -30,7 +30,7 @@ from onyx.client.statuses import JobStatus
 from onyx.errors import UserError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import Origin
-from onyx.processes.programs import Program
+from onyx.processes.programs import Executable
 from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 from onyx.rights import of_its_author
@@ -63,7 +63,7 @@ class Worker:
         with open(os.devnull, "rb") as nothing, open(log, "ab") as output:
             streams = nothing.fileno(), output.fileno(), output.fileno()
             self._process = launcher().launch(
-                Program(ONYX, arguments, environment, streams=streams), zygote=True
+                Executable(ONYX, arguments, environment, streams=streams), zygote=True
             )
 
     @property

@@ -19,7 +19,7 @@ import psutil
 from onyx.cli.command_table import COMMANDS
 from onyx.processes.child import NAME, worker_environment
 from onyx.processes.forking import WORKER, Launcher
-from onyx.processes.programs import Process, Program
+from onyx.processes.programs import Executable, Process
 from onyx.settings import Settings, to_environment
 
 ONYX = "onyx.cli"
@@ -64,7 +64,7 @@ def ran(
         tempfile.TemporaryFile("w+") as errors,
     ):
         streams = nothing.fileno(), output.fileno(), errors.fileno()
-        program = Program(
+        program = Executable(
             ONYX, words, {**os.environ, **environment}, folder=folder, streams=streams
         )
         process = launcher().launch(program, zygote=True)
@@ -85,7 +85,7 @@ def running(
     """The command in a folder, and what it prints; it is killed at the end, if it still runs."""
     ours, its = os.pipe()
     with open(os.devnull, "rb") as nothing, open(ours, encoding="utf-8") as output:
-        program = Program(
+        program = Executable(
             ONYX,
             list(map(str, arguments)),
             {**os.environ, **environment},

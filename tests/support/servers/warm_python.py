@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from onyx.processes.child import worker_environment
 from onyx.processes.forking import Launcher
-from onyx.processes.programs import Program
+from onyx.processes.programs import Executable
 from onyx.settings import Settings
 
 ROOT = Path(__file__).parents[3]
@@ -70,7 +70,7 @@ class WarmPython:
             streams = nothing.fileno(), printed.fileno(), printed.fileno()
             variables = self._environment(environment)
             words = [str(self._cpu), *arguments]
-            program = Program(__name__, words, variables, folder=ROOT, streams=streams)
+            program = Executable(__name__, words, variables, folder=ROOT, streams=streams)
             process = self._launcher.launch(program)
         process.wait(PROGRAM_S_MAX)
         assert process.ended is not None

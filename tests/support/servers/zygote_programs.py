@@ -24,7 +24,7 @@ import grpc
 import numpy as np
 
 from onyx.processes.forking import Launcher
-from onyx.processes.programs import Program
+from onyx.processes.programs import Executable
 
 MODULE = "tests.support.servers.zygote_programs"
 """This one, whose name is another while it is executed."""
@@ -125,7 +125,7 @@ def calls(descriptor: str) -> None:
 def supervises(descriptor: str) -> None:
     """Starts a program, as it was started itself, and waits for a signal."""
     launcher = Launcher(os.environ, [MODULE])
-    program = Program(MODULE, ["patient", descriptor], os.environ, [int(descriptor)])
+    program = Executable(MODULE, ["patient", descriptor], os.environ, [int(descriptor)])
     child = launcher.launch(program)
     asked = subprocess.run(["ps", "-o", "ppid=", str(child.pid)], capture_output=True, check=True)
     say(descriptor, [os.getpid(), int(asked.stdout), child.pid])
@@ -137,7 +137,7 @@ def begins(descriptor: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: None)
     sys.stderr = None  # type: ignore[assignment]  # as where it was closed
     launcher = Launcher(os.environ, [MODULE], shared=["onyx.errors"])
-    program = Program(MODULE, ["facts", descriptor], os.environ, [int(descriptor)])
+    program = Executable(MODULE, ["facts", descriptor], os.environ, [int(descriptor)])
     child = launcher.launch(program)
     commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (os.getpid(), child.pid)]
     child.wait()

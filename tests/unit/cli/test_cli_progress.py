@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from tests.support.clocks import ManualClock
 
-from onyx.cli.progress import Progress
+from onyx.cli.progress import JobProgress
 from onyx.model.parsing.job import parse_manifest
 from onyx.reports.outcomes import TaskTotals
 
@@ -30,7 +30,7 @@ def lines(totals: Iterable[dict[str, TaskTotals]]) -> list[str]:
     """A line after every tenth of these totals, which come each half second."""
     clock, found, coming = ManualClock(), [], list(totals)
     read = iter(coming)
-    progress = Progress(JOB, lambda: next(read), clock.monotonic_s)
+    progress = JobProgress(JOB, lambda: next(read), clock.monotonic_s)
     for number in range(1, len(coming) + 1):
         clock.advance(0.5)
         progress.sample({})
@@ -86,7 +86,7 @@ def test_a_line_says_zero_only_when_nothing_has_happened_for_long(
 
 def test_what_inputs_have_completed_is_what_their_positions_say() -> None:
     reads = {"read": TaskTotals(segments_in=700, retried=30, taken_over=5, completed=3)}
-    progress = Progress(JOB, lambda: reads, ManualClock().monotonic_s)
+    progress = JobProgress(JOB, lambda: reads, ManualClock().monotonic_s)
     progress.sample({"read": 600})
     progress.sample({})  # ZooKeeper does not answer
     assert progress.line().startswith("0 segments read, 600 completed")
@@ -98,7 +98,7 @@ def test_what_inputs_have_completed_is_what_their_positions_say() -> None:
 
 def test_a_table_and_the_average_at_the_end_have_every_task() -> None:
     clock = ManualClock()
-    progress = Progress(JOB, lambda: reading(600, work=300), clock.monotonic_s)
+    progress = JobProgress(JOB, lambda: reading(600, work=300), clock.monotonic_s)
     clock.advance(2.0)
     progress.sample({})
     clock.advance(8.0)

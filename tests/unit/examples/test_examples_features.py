@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from onyx.model import kinds, names, plugins
-from onyx.model.keys.kinds import Choice, Kind
-from onyx.model.keys.section import Entries, Entry, Section
+from onyx.model.keys.kinds import Choice, KeyKind
+from onyx.model.keys.section import Section, SectionEntries, SectionEntry
 from onyx.model.manifest import OBJECT_SPEC
 
 FOLDER = Path(__file__).parents[3] / "examples"
@@ -27,11 +27,11 @@ LISTED = {word for _, words, _ in ROWS for word in re.findall(r"`([^`]+)`", word
 def sections(section: Section) -> Iterator[Section]:
     yield section
     for key in section.keys:
-        if isinstance(key.kind, Entries | Entry):
+        if isinstance(key.kind, SectionEntries | SectionEntry):
             yield from sections(key.kind.section)
 
 
-def words_of(kind: Kind) -> Iterator[str]:
+def words_of(kind: KeyKind) -> Iterator[str]:
     """The words that a value may be, also those within a list or a mapping."""
     if isinstance(kind, Choice):
         yield from kind.words

@@ -23,7 +23,7 @@ from onyx.peer import loss_reports
 from onyx.replica import canonical
 from onyx.replica.state import Partitions, Replica
 from onyx.reports import codes
-from onyx.reports.outcomes import Report, TaskTotals
+from onyx.reports.outcomes import OutcomeReport, TaskTotals
 from onyx.settings import HistorySettings
 from onyx.spark.driver.committed import committed
 from onyx.task.recovery.old_job import names_of
@@ -99,7 +99,7 @@ def test_a_replica_that_is_none_is_an_error(data: bytes) -> None:
 def test_reports_for_people_that_cannot_be_read_hide_no_others(data: bytes) -> None:
     log = MemoryLog().client()
     log.put_document(job_documents.outcome(JOB, GroupId("g1")), data, None)
-    whole = Report(GroupId("g2"), working=False, tasks={TASK: TaskTotals(late=3)})
+    whole = OutcomeReport(GroupId("g2"), working=False, tasks={TASK: TaskTotals(late=3)})
     log.put_document(job_documents.outcome(JOB, GroupId("g2")), msgspec.json.encode(whole), None)
     log.put_document(worker_documents.deaths("host"), data, None)
     log.put_document(job_documents.frontier(JOB, 0), data, None)

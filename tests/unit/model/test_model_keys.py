@@ -12,9 +12,9 @@ import pytest
 from onyx.model.cluster import CLUSTER
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import NOT_A_KEY, Key
-from onyx.model.keys.kinds import Count
+from onyx.model.keys.kinds import Integer
 from onyx.model.keys.kubernetes import amount_of
-from onyx.model.keys.section import Entries, Entry, Section
+from onyx.model.keys.section import Section, SectionEntries, SectionEntry
 from onyx.model.manifest import DECLARATION, SPEC
 from onyx.model.names import yaml_key
 from onyx.model.report import Report
@@ -23,7 +23,7 @@ from onyx.model.report import Report
 def within(section: Section) -> Iterator[Section]:
     yield section
     for key in section.keys:
-        if isinstance(key.kind, Entries | Entry):
+        if isinstance(key.kind, SectionEntries | SectionEntry):
             yield from within(key.kind.section)
 
 
@@ -79,7 +79,7 @@ def test_keys_of_onyx_are_named_by_the_mechanical_rule(section: Section) -> None
 @EACH
 def test_a_default_is_a_value_that_the_key_itself_takes(section: Section) -> None:
     for key in section.keys:
-        if key.default in (None, ()) or isinstance(key.kind, Entries | Entry):
+        if key.default in (None, ()) or isinstance(key.kind, SectionEntries | SectionEntry):
             continue
         value = list(key.default) if isinstance(key.default, tuple) else key.default
         value = dict(value) if isinstance(value, Mapping) else value
@@ -94,7 +94,7 @@ class SomePart(msgspec.Struct, frozen=True):
     Not on any page.
     """
 
-    size: Annotated[int, Count(1, 5, "pieces")]
+    size: Annotated[int, Integer(1, 5, "pieces")]
     """How large
     it is."""
 
@@ -124,7 +124,7 @@ def test_keys_follow_from_the_fields_of_a_class() -> None:
         "any value",
     ]
     (parts, *_) = thing.keys
-    assert isinstance(parts.kind, Entries)
+    assert isinstance(parts.kind, SectionEntries)
     assert parts.kind.section.doc == "A part. More about it."
     assert parts.kind.section.keys[0].doc == "How large it is."
     assert thing.build({"parts": [{"size": 2}]}, name="x") == SomeThing("x", (SomePart(2),))

@@ -10,7 +10,7 @@ from tests.support.clocks import ManualClock
 from onyx.errors import OutOfMemory
 from onyx.processes.ends import ExitCode, exit_code_of
 from onyx.processes.exit_examiner import OTHERS_AFTER_S, DeathWatch
-from onyx.reports.deaths import Cause
+from onyx.reports.deaths import DeathCause
 from onyx.settings import SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills
 
@@ -42,21 +42,21 @@ class Container:
         self._kills += count
         self._file.write_text(f"oom_kill {self._kills}\n")
 
-    def dies(self, code: int = KILL) -> Cause:
+    def dies(self, code: int = KILL) -> DeathCause:
         return self.watch.died(0, code, 100 * MIB).cause
 
 
 def test_a_kill_that_the_kernel_counts_is_for_want_of_memory(tmp_path: Path) -> None:
     container = Container(tmp_path)
-    assert container.dies() is Cause.SIGNAL
+    assert container.dies() is DeathCause.SIGNAL
     container.kernel_kills()
     death = container.watch.died(1, KILL, 498 * MIB, "in apply of task eat of job j", ("j",))
-    assert (death.cause, death.process, death.limit_bytes) == (Cause.MEMORY, 1, 512 * MIB)
+    assert (death.cause, death.process, death.limit_bytes) == (DeathCause.MEMORY, 1, 512 * MIB)
     assert container.watch.explained(death) == (
         "SIGKILL: the kernel killed it because this container with a limit of 512 MiB was out of "
         "memory (it held 498 MiB of memory at most)"
     )
-    assert container.dies() is Cause.SIGNAL, "one kill explains one death"
+    assert container.dies() is DeathCause.SIGNAL, "one kill explains one death"
 
 
 @pytest.mark.parametrize(("code", "words"), [(SEGV, "SIGSEGV"), (3, "code 3"), (-77, "signal 77")])
@@ -66,14 +66,16 @@ def test_other_ends_are_named_with_the_memory_that_was_held(
     container = Container(tmp_path)
     container.kernel_kills()
     death = container.watch.died(0, code, 40 * MIB)
-    assert death.cause is not Cause.MEMORY
+    assert death.cause is not DeathCause.MEMORY
     assert container.watch.explained(death) == f"{words} (it held 40 MiB of memory at most)"
-    assert container.dies() is Cause.MEMORY, "the kill was of somebody else"
+    assert container.dies() is DeathCause.MEMORY, "the kill was of somebody else"
 
 
-@pytest.mark.parametrize(("counts", "cause"), [("machine", Cause.MEMORY), ("nobody", Cause.SIGNAL)])
+@pytest.mark.parametrize(
+    ("counts", "cause"), [("machine", DeathCause.MEMORY), ("nobody", DeathCause.SIGNAL)]
+)
 def test_without_a_container_the_machine_counts_if_anybody_does(
-    tmp_path: Path, counts: str, cause: Cause
+    tmp_path: Path, counts: str, cause: DeathCause
 ) -> None:
     container = Container(tmp_path, counts)
     if counts == "machine":
@@ -81,7 +83,7 @@ def test_without_a_container_the_machine_counts_if_anybody_does(
     death = container.watch.died(0, KILL, 40 * MIB)
     assert death.cause is cause
     said = container.watch.explained(death)
-    assert ("this machine was out of memory" in said) is (cause is Cause.MEMORY)
+    assert ("this machine was out of memory" in said) is (cause is DeathCause.MEMORY)
     assert "40 MiB" in said
 
 
@@ -89,12 +91,12 @@ def test_a_kill_of_another_process_of_the_container_is_told_after_a_while(tmp_pa
     container = Container(tmp_path)
     container.kernel_kills(2)
     assert container.watch.others() == []
-    assert container.dies() is Cause.MEMORY
+    assert container.dies() is DeathCause.MEMORY
     container.clock.advance(OTHERS_AFTER_S)
     (death,) = container.watch.others()
-    assert (death.process, death.cause) == (-1, Cause.MEMORY)
+    assert (death.process, death.cause) == (-1, DeathCause.MEMORY)
     assert container.watch.others() == []
-    assert container.dies() is Cause.SIGNAL
+    assert container.dies() is DeathCause.SIGNAL
 
 
 def test_kills_of_others_on_the_machine_are_not_ours(tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_kills_of_others_on_the_machine_are_not_ours(tmp_path: Path) -> None:
     container.watch.others()
     container.clock.advance(OTHERS_AFTER_S)
     assert container.watch.others() == []
-    assert container.dies() is Cause.SIGNAL
+    assert container.dies() is DeathCause.SIGNAL
 
 
 @pytest.mark.parametrize(

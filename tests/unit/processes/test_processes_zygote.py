@@ -19,7 +19,7 @@ from tests.support.servers.zygote_programs import MODULE
 from onyx.processes import forking
 from onyx.processes.child import worker_environment
 from onyx.processes.forking import WORKER, Launcher
-from onyx.processes.programs import Program
+from onyx.processes.programs import Executable
 from onyx.settings import Settings
 
 WAIT_S = 60.0
@@ -66,7 +66,7 @@ class Started:
         self, launcher: Launcher, name: str, folder: Path | None = None, **more: str
     ) -> None:
         there, here = os.pipe()
-        program = Program(MODULE, [name, str(here)], environment(**more), [here], folder)
+        program = Executable(MODULE, [name, str(here)], environment(**more), [here], folder)
         self.process = launcher.launch(program, zygote=name == "supervises")
         os.close(here)
         self._lines = os.fdopen(there, encoding="utf-8")
@@ -139,7 +139,7 @@ def test_forks_draw_different_random_numbers(launcher: Launcher) -> None:
 def test_the_end_of_a_program_is_known(end: str, forks: bool, launcher: Launcher) -> None:
     with a_launcher(forks=False) as executing:
         chosen = launcher if forks else executing
-        process = chosen.launch(Program(MODULE, ["ends", end], environment()))
+        process = chosen.launch(Executable(MODULE, ["ends", end], environment()))
 
         assert process.wait(WAIT_S) == (1 if end == "text" else int(end))
         assert process.ended is not None

@@ -8,7 +8,7 @@ from tests.support.log.memory_log import MemoryLog
 
 from onyx.client.deaths import KEPT_MAX, OUTDATED_S, read_deaths, report_death
 from onyx.ids import JobId
-from onyx.reports.deaths import SHOWN_S, Cause, Death, concerning, halts, reason, sentence
+from onyx.reports.deaths import SHOWN_S, Death, DeathCause, concerning, halts, reason, sentence
 
 NOW_MS = 1_795_262_400_000
 MIB = 1 << 20
@@ -17,14 +17,14 @@ KILLED = Death(
     "pod-0",
     2,
     NOW_MS,
-    Cause.MEMORY,
+    DeathCause.MEMORY,
     "SIGKILL",
     498 * MIB,
     512 * MIB,
     "in apply of eat",
     (JOB,),
 )
-CRASHED = Death("pod-1", 0, NOW_MS - 1_000, Cause.SIGNAL, "SIGSEGV", 40 * MIB)
+CRASHED = Death("pod-1", 0, NOW_MS - 1_000, DeathCause.SIGNAL, "SIGSEGV", 40 * MIB)
 
 
 def test_deaths_are_told_by_cause_with_the_last_one() -> None:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from onyx.builder.generated import keys as k
 from onyx.builder.generated.plugins import StageOptions
 from onyx.builder.manifests import (
-    Place,
+    ChainEnd,
     entry_of,
     joined,
     merged,
@@ -29,7 +29,7 @@ from onyx.builder.manifests import (
 )
 from onyx.builder.running import Runnable
 from onyx.builder.text import read, written
-from onyx.builder.types import Aggregation, Fn, Predicate, Shape, Sink, Source
+from onyx.builder.types import Aggregation, Fn, Predicate, Sink, Source, WindowShape
 from onyx.builder.values import Plain, keys_of, options_of, plain
 from onyx.errors import UserError
 from onyx.model.manifest import API_VERSION, JOB_KIND, OBJECT_SPEC, SECTIONS
@@ -56,7 +56,7 @@ class Job(Runnable):
             "metadata": {"name": name},
             "spec": keys_of(OBJECT_SPEC, keys),
         }
-        self._place = Place()
+        self._place = ChainEnd()
 
     @classmethod
     def from_yaml(cls, text: str | bytes, source: str = "manifest") -> Job:
@@ -72,7 +72,7 @@ class Job(Runnable):
         """The job of a manifest that was read already."""
         made = cls.__new__(cls)
         made._manifest = copy.deepcopy(dict(manifest))
-        made._place = Place()
+        made._place = ChainEnd()
         return made
 
     def to_yaml(self) -> str:
@@ -214,7 +214,7 @@ class Job(Runnable):
         """Continue after these tasks: what is added next gets the segments of all of them."""
         for task in tasks:
             entry_of(self._spec, task)
-        return self._at(Place(at=tasks, task=tasks[-1] if tasks else None))
+        return self._at(ChainEnd(at=tasks, task=tasks[-1] if tasks else None))
 
     def to(self, *tasks: str) -> Job:
         """Send segments to tasks that are there already."""
@@ -281,7 +281,7 @@ class Job(Runnable):
 
     def window(
         self,
-        shape: Shape,
+        shape: WindowShape,
         aggregation: Aggregation,
         *,
         id: str = "window",
@@ -349,19 +349,19 @@ class Job(Runnable):
             spec = joined(spec, place, (name,))
         elif place.groups or place.conditions:
             raise UserError(f"{name} is an input: group_by() and when() are about other tasks")
-        return self._with(spec, Place(at=(name,), task=name))
+        return self._with(spec, ChainEnd(at=(name,), task=name))
 
     def _check_new(self, name: str) -> None:
         if name in tasks_of(self._spec):
             raise UserError(f"the job has a task {name!r} already: give this one another name")
 
-    def _with(self, spec: Plain, place: Place) -> Job:
+    def _with(self, spec: Plain, place: ChainEnd) -> Job:
         made = Job.__new__(Job)
         made._manifest = {**self._manifest, "spec": spec}
         made._place = place
         return made
 
-    def _at(self, place: Place) -> Job:
+    def _at(self, place: ChainEnd) -> Job:
         return self._with(self._spec, place)
 
 

@@ -14,7 +14,7 @@ from onyx.model.manifest import OBJECT_SPEC
 from onyx.model.report import listed, nearest
 
 
-class Place(msgspec.Struct, frozen=True):
+class ChainEnd(msgspec.Struct, frozen=True):
     """Where a job continues, and what has been said of the task that comes next."""
 
     at: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ def in_order(spec: Mapping[str, Any]) -> Plain:
     return {name: spec[name] for name in names}
 
 
-def joined(spec: Mapping[str, Any], place: Place, children: tuple[str, ...]) -> Plain:
+def joined(spec: Mapping[str, Any], place: ChainEnd, children: tuple[str, ...]) -> Plain:
     """The spec with edges from the place to children, under the conditions that were said.
 
     Raises:

@@ -48,14 +48,14 @@ class Medium(Source, Sink):
     __slots__ = ()
 
 
-class Shape(msgspec.Struct, frozen=True):
+class WindowShape(msgspec.Struct, frozen=True):
     """The type of a window, with the keys that go with it."""
 
     type: str
     keys: Mapping[str, Any]
 
 
-def fixed(by: str, range: Amount, *, min_value: int = 0) -> Shape:
+def fixed(by: str, range: Amount, *, min_value: int = 0) -> WindowShape:
     """Extents of one length, one after the other.
 
     Args:
@@ -63,16 +63,16 @@ def fixed(by: str, range: Amount, *, min_value: int = 0) -> Shape:
         range: length of an extent.
         min_value: smallest value of `by`; extents are aligned to it.
     """
-    return Shape("fixed", _without_defaults(window_key=by, range=range, min_value=min_value))
+    return WindowShape("fixed", _without_defaults(window_key=by, range=range, min_value=min_value))
 
 
-def sliding(by: str, range: Amount, slide: Amount, *, min_value: int = 0) -> Shape:
+def sliding(by: str, range: Amount, slide: Amount, *, min_value: int = 0) -> WindowShape:
     """Extents of one length, each a `slide` after the one before; arguments as of `fixed`."""
     keys = _without_defaults(window_key=by, range=range, slide=slide, min_value=min_value)
-    return Shape("sliding", keys)
+    return WindowShape("sliding", keys)
 
 
-def session(by: str, gap: Amount, *, session_key: str | None = None) -> Shape:
+def session(by: str, gap: Amount, *, session_key: str | None = None) -> WindowShape:
     """Extents that end when nothing comes for the time `gap`.
 
     Args:
@@ -80,14 +80,14 @@ def session(by: str, gap: Amount, *, session_key: str | None = None) -> Shape:
         gap: after so long without segments a session ends.
         session_key: key by whose value segments belong to different sessions.
     """
-    return Shape(
+    return WindowShape(
         "session", _without_defaults(window_key=by, timeout_gap=gap, session_key=session_key)
     )
 
 
-def whole() -> Shape:
+def whole() -> WindowShape:
     """One extent for all segments: a window of type `global`."""
-    return Shape("global", {})
+    return WindowShape("global", {})
 
 
 def _without_defaults(**keys: Any) -> dict[str, Any]:

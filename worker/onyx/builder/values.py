@@ -19,7 +19,7 @@ from typing import Any
 
 from onyx.builder.types import Fn, Medium
 from onyx.errors import UserError
-from onyx.model.keys.section import Entry, Section
+from onyx.model.keys.section import Section, SectionEntry
 from onyx.model.names import is_function, yaml_key
 from onyx.model.report import listed, nearest
 from onyx.processors import Processor
@@ -57,7 +57,7 @@ def keys_of(section: Section, given: Mapping[str, Any]) -> Plain:
         if key is None:
             hint = nearest(name, by_field) or f"known keys: {', '.join(by_field)}"
             raise UserError(f"{name} is not a key of a {section.name}: {hint}")
-        if isinstance(key.kind, Entry) and isinstance(value, Mapping):
+        if isinstance(key.kind, SectionEntry) and isinstance(value, Mapping):
             found[key.yaml] = keys_of(key.kind.section, value)
         else:
             found[key.yaml] = plain(value)

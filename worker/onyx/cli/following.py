@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from onyx.cli.progress import Progress
+from onyx.cli.progress import JobProgress
 from onyx.cli.status_table import print_stacks, why
 from onyx.client import failure_text
 from onyx.client.client import Client
@@ -50,7 +50,7 @@ def follow(
     as_json: bool,
     timeout_s: float | None,
     ways_in: str = "",
-) -> tuple[JobStatus, Progress]:
+) -> tuple[JobStatus, JobProgress]:
     """Submit, show progress until the end, and print what became of it.
 
     Args:
@@ -59,7 +59,7 @@ def follow(
     console = Console(stderr=as_json)
     submission = client.submit(job)
     tasks = topological_order(job.workflow)
-    progress = Progress(job, lambda: workers.totals(submission.job, tasks))
+    progress = JobProgress(job, lambda: workers.totals(submission.job, tasks))
     watcher = Watcher(client, job, submission.job)
     try:
         running = _watch(client, workers, watcher, progress, console, timeout_s, ways_in)
@@ -78,7 +78,7 @@ def _watch(
     client: Client,
     workers: Supervisor,
     watcher: Watcher,
-    progress: Progress,
+    progress: JobProgress,
     console: Console,
     timeout_s: float | None,
     ways_in: str,
@@ -118,7 +118,9 @@ def _watch(
     return running
 
 
-def _show(title: str, watcher: Watcher, progress: Progress, console: Console, live: Live) -> None:
+def _show(
+    title: str, watcher: Watcher, progress: JobProgress, console: Console, live: Live
+) -> None:
     """Show how far the job is, and what is new."""
     progress.sample(watcher.completed)
     if console.is_terminal:
@@ -130,7 +132,7 @@ def _show(title: str, watcher: Watcher, progress: Progress, console: Console, li
 
 
 def _print_end(
-    job: Job, status: JobStatus, progress: Progress, console: Console, as_json: bool
+    job: Job, status: JobStatus, progress: JobProgress, console: Console, as_json: bool
 ) -> None:
     """Print what became of a job: JSON to standard output, text to the console."""
     # A job on Spark commits its counts with its result; workers count each attempt.

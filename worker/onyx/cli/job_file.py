@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from onyx.cli.command_line import Argument
-from onyx.cli.options import Engine
+from onyx.cli.options import EngineChoice
 from onyx.errors import ManifestError, Problem
 from onyx.model.job import Job
 from onyx.model.notices import notices, unused_declaration
@@ -36,7 +36,7 @@ def read_file(path: Path) -> bytes:
         raise ManifestError([Problem(str(path), message)]) from error
 
 
-def read_job(path: Path, upgrades: str | None = None, engine: Engine | None = None) -> Job:
+def read_job(path: Path, upgrades: str | None = None, engine: EngineChoice | None = None) -> Job:
     """Parse a manifest file; prints a warning for each key that has no effect.
 
     Args:
@@ -54,7 +54,7 @@ def read_job(path: Path, upgrades: str | None = None, engine: Engine | None = No
 
 
 def checked_job(
-    path: Path, upgrades: str | None = None, engine: Engine | None = None
+    path: Path, upgrades: str | None = None, engine: EngineChoice | None = None
 ) -> tuple[Job, list[Problem]]:
     """The job of a file, with the warnings; arguments as of `read_job`."""
     text, source = read_file(path), str(path)
@@ -81,7 +81,7 @@ def refuse(problems: Sequence[Problem], path: Path) -> None:
 
 
 def read_jobs(
-    paths: Sequence[Path], upgrades: str | None = None, engine: Engine | None = None
+    paths: Sequence[Path], upgrades: str | None = None, engine: EngineChoice | None = None
 ) -> list[Job]:
     """Parse manifest files. Arguments as of `read_job`.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onyx.cli.functions import named_modules
 from onyx.cli.job_file import read_job
-from onyx.cli.options import Engine
+from onyx.cli.options import EngineChoice
 from onyx.processes.surroundings import import_from, settings
 from onyx.rights import rights_of
 from onyx.spark.child.environment import environment
@@ -27,7 +27,7 @@ NOTHING = (
 
 
 def explained_here(
-    file: Path, engine: Engine | None, modules: Sequence[str] | None
+    file: Path, engine: EngineChoice | None, modules: Sequence[str] | None
 ) -> Iterator[str]:
     """The plans of what Spark runs of the job in a file: its stages, and its windows by Spark or
     the whole of it; a text for each.

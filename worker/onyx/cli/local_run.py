@@ -17,8 +17,8 @@ from onyx.cli.following import follow
 from onyx.cli.functions import check_functions, named_modules
 from onyx.cli.job_file import read_job
 from onyx.cli.local_server import local_server
-from onyx.cli.options import Engine
-from onyx.cli.progress import Progress
+from onyx.cli.options import EngineChoice
+from onyx.cli.progress import JobProgress
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.client.statuses import JobStatus
@@ -44,7 +44,7 @@ INTERRUPTED_PATIENCE_S = 2.0
 
 
 def checked(
-    file: Path, modules: Sequence[str] | None, engine: Engine | None, log_level: str | None
+    file: Path, modules: Sequence[str] | None, engine: EngineChoice | None, log_level: str | None
 ) -> tuple[Job, Settings]:
     """The job of a file, and settings of the workers that run it; this process logs as they say.
 
@@ -120,7 +120,7 @@ def run_here(
     timeout_s: float | None = None,
     launcher: Launcher | None = None,
     server: ZooKeeperServer | None = None,
-) -> tuple[JobStatus, Progress]:
+) -> tuple[JobStatus, JobProgress]:
     """Run a job to its end, with progress meanwhile, and say what became of it.
 
     Args:

@@ -52,7 +52,7 @@ ModulesOption = Annotated[
 ]
 
 
-class Engine(StrEnum):
+class EngineChoice(StrEnum):
     """What runs a job, as a choice of the command line."""
 
     PEERS = "peers"
@@ -60,7 +60,7 @@ class Engine(StrEnum):
 
 
 EngineOption = Annotated[
-    Engine | None,
+    EngineChoice | None,
     Option("--engine", "What runs the job, whatever its file says."),
 ]
 JsonOption = Annotated[bool, Option("--json", "Print JSON for programs.")]

@@ -46,7 +46,7 @@ class TaskProgress(msgspec.Struct, frozen=True):
     first_dead_letter: str = ""
 
 
-class Progress:
+class JobProgress:
     """Collects the figures of one job; `sample` before asking for rows.
 
     Args:

@@ -16,7 +16,7 @@ from onyx.log import job_documents
 from onyx.log.interface import ClientLog, Document, LogReader
 from onyx.replica.state import Replica
 from onyx.reports import codes
-from onyx.reports.outcomes import NOTHING, Report, TaskTotals, remarks
+from onyx.reports.outcomes import NOTHING, OutcomeReport, TaskTotals, remarks
 from onyx.reports.stalls import Stall, cause, sentence
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def outcomes(log: LogReader, replica: Replica, job: Job, id: JobId) -> tuple[str
     lost = False
     for group in log.list_documents(job_documents.outcomes(id)):
         document = log.get_document(job_documents.outcome(id, GroupId(group)))
-        report = None if document is None else _read(document, Report, None)
+        report = None if document is None else _read(document, OutcomeReport, None)
         if report is None:
             lost |= document is not None
             continue

@@ -20,7 +20,7 @@ from onyx.model import names
 from onyx.model.keys.compound import ListOf, MapOf
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
-from onyx.model.keys.kinds import Count, PathName, Text
+from onyx.model.keys.kinds import Integer, PathName, Text
 from onyx.model.keys.kubernetes import SECONDS, Matching, count_or_percent, quantity
 
 WORKERS_MAX = 1_000
@@ -160,9 +160,9 @@ class PodTemplate(msgspec.Struct, frozen=True):
 class SparkExecutors(msgspec.Struct, frozen=True):
     """Pods that Spark runs its tasks in."""
 
-    instances: Annotated[int, Count(1, EXECUTORS_MAX, "executors")] = 2
+    instances: Annotated[int, Integer(1, EXECUTORS_MAX, "executors")] = 2
     """Number of executors, which stay while the server runs."""
-    cores: Annotated[int, Count(1, 256, "cores")] = 1
+    cores: Annotated[int, Integer(1, 256, "cores")] = 1
     """Tasks that each runs at once, and CPUs that each requests."""
     memory: Annotated[str, _HEAP] = "1g"
     """Heap of each; Spark requests some more for Python and buffers
@@ -256,9 +256,9 @@ class Cluster(msgspec.Struct, frozen=True):
         Key(restriction="Cannot be changed: the log of the tenancy holds it."),
     ] = "balanced"
     """How peers are distributed over jobs."""
-    replicas: Annotated[int, Count(0, WORKERS_MAX, "workers")] = 2
+    replicas: Annotated[int, Integer(0, WORKERS_MAX, "workers")] = 2
     """Number of worker pods."""
-    peers_per_worker: Annotated[int, Count(1, PEERS_PER_WORKER_MAX, "peers")] = 4
+    peers_per_worker: Annotated[int, Integer(1, PEERS_PER_WORKER_MAX, "peers")] = 4
     """Virtual peers of each worker."""
     image: Annotated[
         str | None, Matching("an image", "[A-Za-z0-9][A-Za-z0-9._:/@-]*", characters_max=512)

@@ -45,14 +45,14 @@ def parse_type(text: str) -> ColumnType:
     """
     if len(text) > CHARACTERS_MAX:
         raise ValueError(f"has {len(text)} characters, more than {CHARACTERS_MAX}")
-    tokens = _Tokens(text)
+    tokens = _ColumnTokens(text)
     found = _type(tokens, 0)
     if tokens.current:
         raise ValueError(f"goes on with {tokens.current!r} behind the type")
     return found
 
 
-class _Tokens:
+class _ColumnTokens:
     def __init__(self, text: str) -> None:
         self._rest = self._split(text)
         self.current = next(self._rest, "")
@@ -74,7 +74,7 @@ class _Tokens:
         return token
 
 
-def _type(tokens: _Tokens, depth: int) -> ColumnType:
+def _type(tokens: _ColumnTokens, depth: int) -> ColumnType:
     if depth > DEPTH_MAX:
         raise ValueError(f"is nested deeper than {DEPTH_MAX}")
     name = tokens.take()
@@ -95,7 +95,7 @@ def _type(tokens: _Tokens, depth: int) -> ColumnType:
     )
 
 
-def _decimal(tokens: _Tokens) -> ColumnType:
+def _decimal(tokens: _ColumnTokens) -> ColumnType:
     tokens.take("(")
     precision = tokens.take()
     tokens.take(",")
@@ -111,7 +111,7 @@ def _decimal(tokens: _Tokens) -> ColumnType:
     return ColumnType("decimal", (int(precision), int(scale)))
 
 
-def _struct(tokens: _Tokens, depth: int) -> ColumnType:
+def _struct(tokens: _ColumnTokens, depth: int) -> ColumnType:
     tokens.take("<")
     fields: dict[str, ColumnType] = {}
     while True:

@@ -13,7 +13,7 @@ import msgspec
 
 from onyx.model import names
 from onyx.model.keys.key import Key
-from onyx.model.keys.kinds import Count
+from onyx.model.keys.kinds import Integer
 from onyx.model.keys.kubernetes import Matching
 
 DesiredState = Literal["Running", "Suspended", "Stopped"]
@@ -31,10 +31,10 @@ _OBJECT = Matching(
 class FailurePolicy(msgspec.Struct, frozen=True):
     """What happens after a failing task has killed the job."""
 
-    retries: Annotated[int, Count(0, RETRIES_MAX, "times")] = 0
+    retries: Annotated[int, Integer(0, RETRIES_MAX, "times")] = 0
     """How often the job is submitted again, under a new id: from the beginning or, with
     upgradePolicy KeepState, with the state of the previous attempt."""
-    backoff_seconds: Annotated[int, Count(0, SECONDS_MAX, "seconds")] = 10
+    backoff_seconds: Annotated[int, Integer(0, SECONDS_MAX, "seconds")] = 10
     """Delay before the job is submitted again."""
 
 
@@ -54,7 +54,7 @@ class Declaration(msgspec.Struct, frozen=True):
     desired_state: DesiredState = "Running"
     """`Suspended`: the job has no peers, and keeps its progress and state. `Stopped`: the job reads
     nothing new, completes its in-flight segments and ends; it cannot be resumed."""
-    restart_nonce: Annotated[int, Count(0)] = 0
+    restart_nonce: Annotated[int, Integer(0)] = 0
     """A new number runs the job again from the beginning, under a new id."""
     upgrade_policy: Annotated[
         UpgradePolicy,
@@ -66,7 +66,7 @@ class Declaration(msgspec.Struct, frozen=True):
     """What happens when the spec is edited. `Drain`: the old job completes its in-flight segments
     and ends, and the new job starts from the beginning. `KeepState`: the new job upgrades the old
     one, whose state is carried over, as with `onyx submit --upgrade`; so does a retry."""
-    ttl_seconds_after_finished: Annotated[int | None, Count(0, SECONDS_MAX, "seconds")] = None
+    ttl_seconds_after_finished: Annotated[int | None, Integer(0, SECONDS_MAX, "seconds")] = None
     """Time after which the object of a finished job is deleted; by default it stays."""
     failure_policy: FailurePolicy = FailurePolicy()
     """What happens after a failing task has killed the job."""

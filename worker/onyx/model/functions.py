@@ -27,7 +27,7 @@ def function_names(job: Job) -> Iterator[tuple[str, str]]:
             path = at(f"spec.{name}", index)
             for key in section.keys:
                 value = getattr(entry, key.field)
-                if isinstance(key.kind, Function | compound.Aggregation | Predicate):
+                if isinstance(key.kind, Function | compound.AggregationName | Predicate):
                     yield from _named(at(path, key.yaml), value)
             if isinstance(entry, CatalogEntry):
                 for option, value in entry.options.items():

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from onyx.model.declaration import Declaration
 from onyx.model.job import EMPTY, Job
 from onyx.model.keys.fields import section_of
-from onyx.model.keys.section import Entries, Entry, Section
+from onyx.model.keys.section import Section, SectionEntries, SectionEntry
 
 API_VERSION = "onyx.dev/v1alpha1"
 JOB_KIND = "OnyxJob"
@@ -23,7 +23,7 @@ SPEC = section_of(Job)
 DECLARATION = section_of(Declaration)
 
 SECTIONS = {"spec": SPEC} | {
-    key.yaml: key.kind.section for key in SPEC.keys if isinstance(key.kind, Entries)
+    key.yaml: key.kind.section for key in SPEC.keys if isinstance(key.kind, SectionEntries)
 }
 """The sections of a job by the key under which their entries stand."""
 
@@ -39,7 +39,7 @@ class _JobManifest(msgspec.Struct, frozen=True):
     api_version: Literal["onyx.dev/v1alpha1"]
     kind: Literal["OnyxJob"]
     metadata: Mapping[str, Any]
-    spec: Annotated[Mapping[str, Any], Entry(OBJECT_SPEC)]
+    spec: Annotated[Mapping[str, Any], SectionEntry(OBJECT_SPEC)]
     status: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Written by the operator; ignored here."""
 

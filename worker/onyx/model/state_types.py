@@ -114,7 +114,7 @@ def parse_state_type(text: str) -> StateType:
     """
     if len(text) > TYPE_CHARACTERS_MAX:
         raise ValueError(f"has {len(text)} characters, more than {TYPE_CHARACTERS_MAX}")
-    tokens = _Tokens(text)
+    tokens = _StateTokens(text)
     shape = tokens.take()
     if shape == "value":
         found = StateType("value", _bracketed(tokens, "value", 0))
@@ -130,7 +130,7 @@ def parse_state_type(text: str) -> StateType:
     return found
 
 
-class _Tokens:
+class _StateTokens:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
@@ -162,7 +162,7 @@ class _Tokens:
             raise ValueError(f"is no type of a state: a bracket of {what} is not closed")
 
 
-def _value(tokens: _Tokens, depth: int) -> ValueType:
+def _value(tokens: _StateTokens, depth: int) -> ValueType:
     if depth > DEPTH_MAX:
         raise ValueError(f"nests deeper than {DEPTH_MAX}")
     name = tokens.take()
@@ -178,7 +178,7 @@ def _value(tokens: _Tokens, depth: int) -> ValueType:
     return ValueType(name)
 
 
-def _bracketed(tokens: _Tokens, what: str, depth: int) -> ValueType:
+def _bracketed(tokens: _StateTokens, what: str, depth: int) -> ValueType:
     if not tokens.took("["):
         return ValueType()
     found = _value(tokens, depth + 1)
@@ -186,7 +186,7 @@ def _bracketed(tokens: _Tokens, what: str, depth: int) -> ValueType:
     return found
 
 
-def _of_map(tokens: _Tokens, depth: int) -> tuple[str, ValueType]:
+def _of_map(tokens: _StateTokens, depth: int) -> tuple[str, ValueType]:
     if not tokens.took("["):
         return ANY, ValueType()
     key = tokens.take()
@@ -199,7 +199,7 @@ def _of_map(tokens: _Tokens, depth: int) -> tuple[str, ValueType]:
     return key, found
 
 
-def _fields(tokens: _Tokens, depth: int) -> tuple[tuple[str, ValueType], ...]:
+def _fields(tokens: _StateTokens, depth: int) -> tuple[tuple[str, ValueType], ...]:
     fields: dict[str, ValueType] = {}
     if not tokens.took("["):
         raise ValueError("has a struct without fields: write struct[name: str, count: int]")

@@ -15,7 +15,7 @@ import msgspec
 from onyx.base.seams import SystemClock
 from onyx.base.structs import prepared
 from onyx.processes.forking import WORKER, Launcher
-from onyx.processes.programs import Process, Program
+from onyx.processes.programs import Executable, Process
 from onyx.settings import Settings, to_environment
 from onyx.telemetry import recorder
 from onyx.telemetry.recorder import Recorder
@@ -80,7 +80,7 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(each for each in every if each is not None)
 
 
-class Child:
+class SupervisedWorker:
     """One worker process after another in the same place, with the same recorder.
 
     Args:
@@ -122,7 +122,7 @@ class Child:
         """Start the next process, on a thread that lives as long as it is needed."""
         arguments = [msgspec.json.encode(self._given).decode()]
         self.process = self._launcher.launch(
-            Program(WORKER, arguments, self._environment, self._given.descriptors)
+            Executable(WORKER, arguments, self._environment, self._given.descriptors)
         )
         self.started_s, self.restart_s = time.monotonic(), None
 

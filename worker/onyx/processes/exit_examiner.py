@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from onyx.base.seams import Clock, SystemClock
 from onyx.ids import JobId
 from onyx.processes import lost_segments
-from onyx.processes.child import Child
+from onyx.processes.child import SupervisedWorker
 from onyx.processes.death_reporter import DeathReporter
 from onyx.processes.programs import how
-from onyx.reports.deaths import Cause, Death, mebibytes
+from onyx.reports.deaths import Death, DeathCause, mebibytes
 from onyx.settings import Settings, SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills
 
@@ -59,7 +59,7 @@ class ExitExaminer:
             self._reporter.announce(death)
         return self._deaths.too_many() or ""
 
-    def examine(self, child: Child, code: int, memory_bytes: int, lived_s: float) -> str:
+    def examine(self, child: SupervisedWorker, code: int, memory_bytes: int, lived_s: float) -> str:
         """How a process ended, in words, reported to the cluster. What it was doing when it died by
         itself is left to the next one to report as well, which is there as long as nobody has heard
         of it."""
@@ -120,11 +120,11 @@ class DeathWatch:
             jobs: whose user code it has run.
         """
         self._look()
-        cause = Cause.EXIT if code >= 0 else Cause.SIGNAL
+        cause = DeathCause.EXIT if code >= 0 else DeathCause.SIGNAL
         if code == -signal.SIGKILL and self._unexplained:
             self._unexplained.popleft()
             self._ours.append(self._clock.monotonic_s())
-            cause = Cause.MEMORY
+            cause = DeathCause.MEMORY
         return self._death(process, cause, how(code), memory_bytes, inside, tuple(jobs))
 
     def others(self) -> list[Death]:
@@ -135,7 +135,7 @@ class DeathWatch:
         while self._unexplained and self._unexplained[0] <= before_s:
             self._unexplained.popleft()
             if self._kills.of_container:
-                found.append(self._death(-1, Cause.MEMORY, "SIGKILL"))
+                found.append(self._death(-1, DeathCause.MEMORY, "SIGKILL"))
         return found
 
     def too_many(self) -> str:
@@ -156,7 +156,7 @@ class DeathWatch:
     def explained(self, death: Death) -> str:
         """A death in words, for the log."""
         held = f"it held {mebibytes(death.memory_bytes)} of memory at most"
-        if death.cause is not Cause.MEMORY:
+        if death.cause is not DeathCause.MEMORY:
             return f"{death.how} ({held})"
         limit = f" with a limit of {mebibytes(death.limit_bytes)}" if death.limit_bytes else ""
         where = f"this container{limit}" if self._kills.of_container else "this machine"
@@ -165,7 +165,7 @@ class DeathWatch:
     def _death(
         self,
         process: int,
-        cause: Cause,
+        cause: DeathCause,
         by: str,
         memory_bytes: int = 0,
         inside: str = "",

@@ -38,7 +38,7 @@ import msgspec
 
 from onyx.base.on_demand import OnDemand
 from onyx.errors import OnyxError
-from onyx.processes.programs import Process, Program, Usage, execute, how
+from onyx.processes.programs import Executable, Process, ProcessEnd, execute, how
 
 logger = logging.getLogger("onyx.supervisor")
 
@@ -46,7 +46,7 @@ ZYGOTE = "onyx.processes.zygote"
 WORKER = "onyx.processes.worker_process"
 DESCRIPTORS_MAX = 16
 _LENGTH = struct.Struct("!I")
-_DIES_WITH_ITS_ZYGOTE = Usage(-signal.SIGKILL, 0)
+_DIES_WITH_ITS_ZYGOTE = ProcessEnd(-signal.SIGKILL, 0)
 
 
 class Spawn(msgspec.Struct, tag=True, frozen=True):
@@ -64,7 +64,7 @@ class Spawn(msgspec.Struct, tag=True, frozen=True):
     """Whether the fork gets a zygote of its own."""
 
 
-class Wait(msgspec.Struct, tag=True, frozen=True):
+class WaitFor(msgspec.Struct, tag=True, frozen=True):
     """Say how a fork has ended."""
 
     pid: int
@@ -76,21 +76,21 @@ class Spawned(msgspec.Struct, tag=True, frozen=True):
     pid: int
 
 
-class Refused(msgspec.Struct, tag=True, frozen=True):
+class ForkRefused(msgspec.Struct, tag=True, frozen=True):
     """There is no fork."""
 
     why: str
 
 
-class Ended(msgspec.Struct, tag=True, frozen=True):
+class ForkEnded(msgspec.Struct, tag=True, frozen=True):
     """What `wait4` has said."""
 
     status: int
     rss_max: int
 
 
-Request = Spawn | Wait
-Answer = Spawned | Refused | Ended
+Request = Spawn | WaitFor
+Answer = Spawned | ForkRefused | ForkEnded
 _REQUESTS: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _ANSWERS: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
@@ -124,7 +124,7 @@ class Fork(Process):
     def _send(self, number: int) -> None:
         signal.pidfd_send_signal(self._descriptor, number)
 
-    def _look(self) -> Usage | None:
+    def _look(self) -> ProcessEnd | None:
         # The zygote sleeps meanwhile: it is woken only for one that has ended.
         if not self._ends.poll(0):
             return None
@@ -148,7 +148,7 @@ class Zygote:
         self._channel = channel
         self._lock = threading.Lock()
 
-    def fork(self, program: Program, zygote: bool = False) -> Process:
+    def fork(self, program: Executable, zygote: bool = False) -> Process:
         """A fork that runs a program; waits until the zygote has imported what it is for.
 
         Args:
@@ -169,7 +169,7 @@ class Zygote:
             zygote,
         )
         answer = self._asked(request, given)
-        if isinstance(answer, Refused):
+        if isinstance(answer, ForkRefused):
             raise CannotFork(answer.why)
         assert isinstance(answer, Spawned)
         self.has_forked = True
@@ -178,15 +178,15 @@ class Zygote:
         except ProcessLookupError as error:
             raise ZygoteGone(str(error)) from error
 
-    def usage_of(self, pid: int) -> Usage:
+    def usage_of(self, pid: int) -> ProcessEnd:
         """How a fork has ended that has.
 
         Raises:
             ZygoteGone: nobody knows.
         """
-        answer = self._asked(Wait(pid))
-        assert isinstance(answer, Ended)
-        return Usage.of(answer.status, answer.rss_max)
+        answer = self._asked(WaitFor(pid))
+        assert isinstance(answer, ForkEnded)
+        return ProcessEnd.of(answer.status, answer.rss_max)
 
     def close(self) -> None:
         """End it, and with it all that it has forked."""
@@ -225,7 +225,7 @@ class Launcher:
         self._modules = modules
         self._zygote = zygote(environment, modules, shared)
 
-    def launch(self, program: Program, zygote: bool = False) -> Process:
+    def launch(self, program: Executable, zygote: bool = False) -> Process:
         """Start a program. It dies with the zygote, or the thread that calls this.
 
         Args:
@@ -293,7 +293,7 @@ def zygote(
     with theirs:
         number = theirs.fileno()
         arguments = [str(number), *modules]
-        process = execute(Program(ZYGOTE, arguments, environment, descriptors=(number,)))
+        process = execute(Executable(ZYGOTE, arguments, environment, descriptors=(number,)))
     return Zygote(process, ours)
 
 

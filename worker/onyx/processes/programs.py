@@ -23,7 +23,7 @@ _RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
 _LOOK_MIN_S, _LOOK_MAX_S = 0.000_5, 0.05
 
 
-class Program(NamedTuple):
+class Executable(NamedTuple):
     """What is to run."""
 
     module: str
@@ -37,7 +37,7 @@ class Program(NamedTuple):
     """Its standard input, output and error; where those of this process go, if None."""
 
 
-class Usage(NamedTuple):
+class ProcessEnd(NamedTuple):
     """How a process has ended."""
 
     code: int
@@ -46,7 +46,7 @@ class Usage(NamedTuple):
     """Most memory that it held."""
 
     @classmethod
-    def of(cls, status: int, rss_max: int) -> Usage:
+    def of(cls, status: int, rss_max: int) -> ProcessEnd:
         """From what `wait4` says."""
         return cls(os.waitstatus_to_exitcode(status), rss_max * _RSS_UNIT_BYTES)
 
@@ -57,7 +57,7 @@ class Process(ABC):
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.ended: Usage | None = None
+        self.ended: ProcessEnd | None = None
         """How it has ended, once that was found out by `poll` or `wait`."""
 
     @property
@@ -107,7 +107,7 @@ class Process(ABC):
         os.kill(self.pid, number)
 
     @abstractmethod
-    def _look(self) -> Usage | None:
+    def _look(self) -> ProcessEnd | None:
         """Whether it has ended, and how; then its entry is gone."""
 
 
@@ -123,12 +123,12 @@ class DirectChild(Process):
         super().__init__(pid)
         self._started = started
 
-    def _look(self) -> Usage | None:
+    def _look(self) -> ProcessEnd | None:
         # Not `Popen.poll`: only `wait4` says how much memory a process held, and only once.
         pid, status, usage = os.wait4(self.pid, os.WNOHANG)
         if pid == 0:
             return None
-        ended = Usage.of(status, usage.ru_maxrss)
+        ended = ProcessEnd.of(status, usage.ru_maxrss)
         if self._started is not None:
             self._started.returncode = ended.code
         return ended
@@ -152,7 +152,7 @@ def name_process(name: str) -> None:
         comm.write_text(name, encoding="ascii")
 
 
-def execute(program: Program) -> Process:
+def execute(program: Executable) -> Process:
     """Start it with an interpreter of its own; it dies with the thread that calls this."""
     stdin, stdout, stderr = program.streams or (None, None, None)
     started = subprocess.Popen(

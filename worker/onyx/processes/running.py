@@ -25,7 +25,7 @@ logger = logging.getLogger("onyx.worker")
 OURS = "onyx-"
 
 
-class Running(Protocol):
+class LongRunning(Protocol):
     """A worker, or a supervisor of several."""
 
     @property
@@ -42,7 +42,7 @@ class Running(Protocol):
         ...
 
 
-def run_until(stop: threading.Event, running: Running, found: Settings) -> None:
+def run_until(stop: threading.Event, running: LongRunning, found: Settings) -> None:
     """Let it work until `stop` is set or it gives up.
 
     Raises:

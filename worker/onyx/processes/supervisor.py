@@ -30,8 +30,8 @@ from onyx.ids import JobId, TaskName
 from onyx.processes import lost_segments
 from onyx.processes.child import (
     RESTART_BACK_OFF_S,
-    Child,
     Listeners,
+    SupervisedWorker,
     worker_environment,
     worker_launcher,
 )
@@ -71,7 +71,7 @@ class Supervisor:
         self._peers = peers
         self._launcher = launcher
         self._own_launcher: Launcher | None = None
-        self._children: list[Child] = []
+        self._children: list[SupervisedWorker] = []
         self._examiner = ExitExaminer(settings)
         self._pages = Pages(settings.telemetry, len(peers), self._is_running)
         self._http: socket.socket | None = None
@@ -182,7 +182,7 @@ class Supervisor:
         if self._own_launcher is not None:
             self._own_launcher.close()
 
-    def _running(self) -> list[Child]:
+    def _running(self) -> list[SupervisedWorker]:
         return [each for each in self._children if each.process and each.process.poll() is None]
 
     @property
@@ -206,7 +206,9 @@ class Supervisor:
         for number, peers in enumerate(self._peers):
             listener = self._pages.listeners[number]
             self._children.append(
-                Child(number, peers, Listeners(listener, self._http), environment, launcher)
+                SupervisedWorker(
+                    number, peers, Listeners(listener, self._http), environment, launcher
+                )
             )
         self._started.set()
         for child in self._children:
@@ -224,7 +226,7 @@ class Supervisor:
         if too_many:
             self._failure = OutOfMemory(too_many)
 
-    def _look_after(self, child: Child) -> None:
+    def _look_after(self, child: SupervisedWorker) -> None:
         if child.restart_s is not None:
             if time.monotonic() >= child.restart_s:
                 child.start()
@@ -255,7 +257,7 @@ def dealt(peers: int, processes: int) -> list[int]:
     return [count for index in range(processes) if (count := each + (index < more))]
 
 
-def _waits_for(children: Sequence[Child], patience_s: float) -> str:
+def _waits_for(children: Sequence[SupervisedWorker], patience_s: float) -> str:
     """What keeps workers from leaving."""
     inside = [each for child in children for each in child.recorder.deaths()]
     what = f": {lost_segments.described(inside)} has not come back" if inside else ""

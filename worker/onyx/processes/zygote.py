@@ -29,7 +29,17 @@ from typing import Any, NoReturn
 
 from onyx.log.server.parent import end_with_parent
 from onyx.processes.ends import run_to_the_end
-from onyx.processes.forking import Ended, Refused, Spawn, Spawned, Wait, Zygote, hold, request, send
+from onyx.processes.forking import (
+    ForkEnded,
+    ForkRefused,
+    Spawn,
+    Spawned,
+    WaitFor,
+    Zygote,
+    hold,
+    request,
+    send,
+)
 from onyx.processes.programs import DirectChild, name_process
 
 NAME = "onyx-zygote"
@@ -115,18 +125,18 @@ def serve(channel: socket.socket) -> str:
             asked, received = request(channel)
         except (EOFError, OSError):
             os._exit(0)
-        if isinstance(asked, Wait):
+        if isinstance(asked, WaitFor):
             _, status, usage = os.wait4(asked.pid, 0)
-            send(channel, Ended(status, usage.ru_maxrss))
+            send(channel, ForkEnded(status, usage.ru_maxrss))
             continue
         why = open_here()
         if why:
-            send(channel, Refused(why))
+            send(channel, ForkRefused(why))
         else:
             try:
                 pid = os.fork()
             except OSError as error:
-                send(channel, Refused(f"the system does not let it fork: {error.strerror}"))
+                send(channel, ForkRefused(f"the system does not let it fork: {error.strerror}"))
             else:
                 if pid == 0:
                     tie()

@@ -24,7 +24,7 @@ OFTEN = 2
 _MEBIBYTE = 1 << 20
 
 
-class Cause(StrEnum):
+class DeathCause(StrEnum):
     """Why a process has ended, as far as its supervisor knows."""
 
     MEMORY = "out-of-memory"
@@ -41,7 +41,7 @@ class Death(msgspec.Struct, frozen=True):
     """Number within its supervisor; -1: another process in the same container, such as Spark's."""
     at_ms: int
     """When, in milliseconds since 1970, by the clock of its machine."""
-    cause: Cause
+    cause: DeathCause
     how: str
     """The signal or exit code, in words."""
     memory_bytes: int = 0
@@ -81,7 +81,7 @@ def sentence(deaths: Sequence[Death]) -> str:
         f"worker processes die: {shown} in the last {SHOWN_S / 60:.0f} minutes, the last one at "
         f"{instant(last.at_ms)} ({where}{memory_words(last)}{inside})"
     )
-    if any(each.cause is Cause.MEMORY for each in deaths):
+    if any(each.cause is DeathCause.MEMORY for each in deaths):
         found += (
             "; give workers more memory (in an OnyxCluster resources.limits.memory), fewer peers, "
             "or their tasks a smaller batchSize"
@@ -91,7 +91,7 @@ def sentence(deaths: Sequence[Death]) -> str:
 
 def reason(deaths: Sequence[Death]) -> str:
     """In one word, for conditions and events."""
-    by_memory = any(each.cause is Cause.MEMORY for each in deaths)
+    by_memory = any(each.cause is DeathCause.MEMORY for each in deaths)
     return "OutOfMemory" if by_memory else "WorkersDie"
 
 
@@ -100,7 +100,7 @@ def memory_words(death: Death) -> str:
     found = ""
     if death.memory_bytes:
         found += f", which held {mebibytes(death.memory_bytes)} at most"
-    if death.limit_bytes and death.cause is Cause.MEMORY:
+    if death.limit_bytes and death.cause is DeathCause.MEMORY:
         found += f", with a memory limit of {mebibytes(death.limit_bytes)}"
     return found
 
@@ -121,4 +121,4 @@ def halts(deaths: Sequence[Death], moved_ms: int) -> bool:
 
 
 def _words(death: Death) -> str:
-    return "for want of memory" if death.cause is Cause.MEMORY else f"by {death.how}"
+    return "for want of memory" if death.cause is DeathCause.MEMORY else f"by {death.how}"

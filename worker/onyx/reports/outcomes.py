@@ -92,7 +92,7 @@ NOTHING = TaskTotals()
 
 
 @prepared
-class Report(msgspec.Struct, frozen=True):
+class OutcomeReport(msgspec.Struct, frozen=True):
     """What the worker processes under one supervisor have counted of a job."""
 
     group: GroupId

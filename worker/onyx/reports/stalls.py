@@ -78,7 +78,7 @@ SLOW = frozenset(
 """Reasons for which one peer is slow while others may go on: alone they do not stop a job."""
 
 
-class Frame(msgspec.Struct, frozen=True):
+class StackFrame(msgspec.Struct, frozen=True):
     """A line of the user's code."""
 
     file: str
@@ -110,7 +110,7 @@ class Stall(msgspec.Struct, frozen=True):
     else 0."""
     in_time: bool = False
     """The job itself has it rest for so long (`batchTimeout`, `rollSeconds`)."""
-    stack: tuple[Frame, ...] = ()
+    stack: tuple[StackFrame, ...] = ()
     """Where the user's code is, innermost last."""
 
 

@@ -9,7 +9,7 @@ from onyx.model.job import CatalogEntry, FlowCondition, Lifecycle, Trigger, Wind
 from onyx.model.keys import compound, durations, kinds
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import Key
-from onyx.model.keys.section import Entries, Entry, Section
+from onyx.model.keys.section import Section, SectionEntries, SectionEntry
 from onyx.model.manifest import OBJECT_SPEC
 
 _HEAD = '''"""Keys of the parts of a job, with their types: docs/reference says what each means.
@@ -67,7 +67,7 @@ def _of_a_job() -> list[Key]:
     return [
         key
         for key in OBJECT_SPEC.keys
-        if not isinstance(key.kind, Entries) and key.field not in placed
+        if not isinstance(key.kind, SectionEntries) and key.field not in placed
     ]
 
 
@@ -75,11 +75,11 @@ def _nested(keys: Iterable[Key]) -> Iterator[str]:
     """A class for each kind of mapping that keys hold, each once."""
     named: dict[str, list[Key]] = {}
     for key in keys:
-        if isinstance(key.kind, Entry):
+        if isinstance(key.kind, SectionEntry):
             named.setdefault(_name(key.kind.section), []).append(key)
     for name, holders in named.items():
         kind = holders[0].kind
-        assert isinstance(kind, Entry), "asked above"
+        assert isinstance(kind, SectionEntry), "asked above"
         yield from _nested(kind.section.keys)
         held = " and ".join(f"`{key.yaml}`" for key in holders)
         yield _class(name, kind.section.keys, f"Keys of {held}")
@@ -94,7 +94,7 @@ def _class(name: str, keys: tuple[Key, ...] | list[Key], doc: str, base: str = "
     return "\n".join([f"class {name}({base}, total=False):", f'    """{doc}."""', "", *rows, ""])
 
 
-def _type(kind: kinds.Kind) -> str:
+def _type(kind: kinds.KeyKind) -> str:
     match kind:
         case kinds.Choice(words):
             return f"Literal[{', '.join(map(json.dumps, words))}]"
@@ -104,15 +104,15 @@ def _type(kind: kinds.Kind) -> str:
             return f"Sequence[{_type(item)}]"
         case compound.MapOf(_, value):
             return f"Mapping[str, {_type(value)}]"
-        case Entry(section):
+        case SectionEntry(section):
             return _name(section)
     return _BY_KIND.get(type(kind)) or _BY_SCHEMA[kind.schema()["type"]]
 
 
-_BY_KIND: dict[type[kinds.Kind], str] = {
+_BY_KIND: dict[type[kinds.KeyKind], str] = {
     kinds.Function: "Fn",
     kinds.Anything: "Any",
-    kinds.Options: "Mapping[str, Any]",
+    kinds.FreeMapping: "Mapping[str, Any]",
     kinds.Metadata: "Mapping[str, Any]",
     durations.Amount: "Amount",
     durations.Duration: "Time",

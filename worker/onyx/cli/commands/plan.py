@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Option
 from onyx.cli.job_file import FileArgument, read_job
-from onyx.cli.options import Engine, ModulesOption
+from onyx.cli.options import EngineChoice, ModulesOption
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.plan import render
 
@@ -29,8 +29,8 @@ def plan(
     file or as an option, of the whole job; a Spark starts for that on this machine.
     """
     if explain:
-        for text in local_plans.explained_here(file, engine and Engine(engine), modules):
+        for text in local_plans.explained_here(file, engine and EngineChoice(engine), modules):
             print(text)
         return
-    job = read_job(file, engine=Engine(engine or "spark"))
+    job = read_job(file, engine=EngineChoice(engine or "spark"))
     print(render(compile_job(job), job))

@@ -18,7 +18,7 @@ from onyx.cli.job_file import (
     read_file,
     warn,
 )
-from onyx.cli.options import Engine, EngineOption, JsonOption, ModulesOption
+from onyx.cli.options import EngineChoice, EngineOption, JsonOption, ModulesOption
 from onyx.errors import ManifestError, Problem
 from onyx.model.manifest import CLUSTER_KIND
 from onyx.model.parsing.text import ambiguities, kind_of, located
@@ -74,7 +74,7 @@ class _Valid(msgspec.Struct, frozen=True):
     """Further fields for programs."""
 
 
-def _checked(file: Path, modules: list[str] | None, engine: Engine | None) -> _Valid:
+def _checked(file: Path, modules: list[str] | None, engine: EngineChoice | None) -> _Valid:
     """Look at everything in a file; raises ManifestError when it is wrong."""
     text = read_file(file)
     if kind_of(text) == CLUSTER_KIND:

@@ -16,7 +16,7 @@ from onyx.model.crd.parts import (
     validations,
 )
 from onyx.model.keys.kinds import Schema
-from onyx.model.keys.section import Entry
+from onyx.model.keys.section import SectionEntry
 from onyx.model.manifest import API_VERSION, CLUSTER_KIND
 from onyx.model.names import CLUSTER_NAME
 
@@ -39,7 +39,7 @@ _NAME_RULE = (
 
 def definition() -> dict[str, Any]:
     """The whole resource, ready to be written as YAML."""
-    spec = {**Entry(CLUSTER).schema(), "x-kubernetes-validations": validations(_SPEC_RULES)}
+    spec = {**SectionEntry(CLUSTER).schema(), "x-kubernetes-validations": validations(_SPEC_RULES)}
     schema = root("A pool of workers of Onyx.", spec, _status(), _NAME_RULE)
     scale = {
         "specReplicasPath": ".spec.replicas",

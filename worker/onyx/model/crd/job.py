@@ -15,7 +15,7 @@ from onyx.model.crd import status as crd_status
 from onyx.model.crd.parts import column, resource, root, validations
 from onyx.model.keys.key import Key
 from onyx.model.keys.kinds import Schema
-from onyx.model.keys.section import Entries, Entry, Section
+from onyx.model.keys.section import Section, SectionEntries, SectionEntry
 from onyx.model.manifest import API_VERSION, JOB_KIND, OBJECT_SPEC
 from onyx.model.names import JOB_NAME
 
@@ -43,7 +43,7 @@ def definition() -> dict[str, Any]:
         f"self.metadata.name.matches('^{JOB_NAME}$')",
         "the name of a job has lower case letters, digits and -, at most 63",
     )
-    spec = _with_rules(OBJECT_SPEC, Entry(OBJECT_SPEC).schema(), "")
+    spec = _with_rules(OBJECT_SPEC, SectionEntry(OBJECT_SPEC).schema(), "")
     spec["properties"]["clusterRef"]["x-kubernetes-validations"] = validations([_SAME_CLUSTER])
     schema = root("A job of Onyx, as plain data.", spec, crd_status.schema(), name_rule)
     version = {
@@ -60,7 +60,7 @@ def _with_rules(section: Section, schema: Schema, yaml_key: str) -> Schema:
     if rules:
         schema["x-kubernetes-validations"] = validations(rules)
     for key in section.keys:
-        if isinstance(key.kind, Entries):
+        if isinstance(key.kind, SectionEntries):
             property_schema = schema["properties"][key.yaml]
             _with_rules(key.kind.section, property_schema["items"], key.yaml)
     return schema

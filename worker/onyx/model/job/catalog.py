@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 from onyx.model import names
 from onyx.model.job.stream_joins import JoinSide, Within
 from onyx.model.job.types import TRACKED_ONLY, Milliseconds, Peers, TaskName
-from onyx.model.job.work import Work
+from onyx.model.job.work import WorkKeys
 from onyx.model.keys.compound import ListOf, MapOf, OneOrMore
 from onyx.model.keys.durations import Amount, Duration
 from onyx.model.keys.key import Key
-from onyx.model.keys.kinds import Count, Function, Text
+from onyx.model.keys.kinds import Function, Integer, Text
 from onyx.model.keys.states import StateName, StateTypeName
 from onyx.model.limits import LAPS_MAX, PENDING_MAX, SEGMENTS_PER_SECOND_MAX, STATE_TTL_MS_MAX
 from onyx.model.state_types import STATES_MAX
@@ -21,7 +21,7 @@ GROUPED = ("function", "output", "reduce")
 """Types of tasks whose segments may be grouped."""
 
 
-class CatalogEntry(Work, frozen=True):
+class CatalogEntry(WorkKeys, frozen=True):
     """One task: where segments come from, what is done with them, or where they go."""
 
     min_peers: Annotated[
@@ -169,7 +169,7 @@ class CatalogEntry(Work, frozen=True):
     Watermarks do not wait for segments in it."""
     laps_max: Annotated[
         int | None,
-        Count(1, LAPS_MAX, "laps"),
+        Integer(1, LAPS_MAX, "laps"),
         Key(allowed_for=("function",), restriction="Needs loopTo."),
     ] = None
     """Times that a segment, and what comes of it, may go back to `loopTo`. What would go back
@@ -190,7 +190,7 @@ class CatalogEntry(Work, frozen=True):
     """Tags that a worker must have, all of them, for its peers to run this task."""
     percentage: Annotated[
         int | None,
-        Count(1, 99, "percent"),
+        Integer(1, 99, "percent"),
         Key(
             origin="onyx/percentage",
             era="0.10+",
@@ -233,7 +233,7 @@ class CatalogEntry(Work, frozen=True):
     counts as processed, and is counted in a metric."""
     max_pending: Annotated[
         int | None,
-        Count(1, PENDING_MAX, "segments"),
+        Integer(1, PENDING_MAX, "segments"),
         Key(allowed_for=("input",), origin="onyx/max-pending", restriction=TRACKED_ONLY),
     ] = None
     """In-flight segments of one peer of the input at which it stops reading. By default 10,000, or
@@ -252,14 +252,14 @@ class CatalogEntry(Work, frozen=True):
     """Interval between two checks for segments to replay."""
     checkpoint_segments: Annotated[
         int | None,
-        Count(1, PENDING_MAX, "segments"),
+        Integer(1, PENDING_MAX, "segments"),
         Key(allowed_for=("input",), restriction=f"{TRACKED_ONLY} Not with engine: spark."),
     ] = None
     """Completed segments after which a peer of the input saves how far it is: fewer are read again
     after a crash, for more writes to ZooKeeper. It saves every two seconds in any case."""
     segments_per_second_max: Annotated[
         int | None,
-        Count(1, SEGMENTS_PER_SECOND_MAX, "segments"),
+        Integer(1, SEGMENTS_PER_SECOND_MAX, "segments"),
         Key(allowed_for=("input",), restriction="Not with engine: spark."),
     ] = None
     """Segments that all peers of the input together read in a second, at most; after a pause,

@@ -12,7 +12,7 @@ from onyx.functions.retry import RETRIES_DEFAULT, RETRIES_MAX
 from onyx.model.job.types import Targets
 from onyx.model.keys.compound import OneOrMore
 from onyx.model.keys.key import EMPTY, Key
-from onyx.model.keys.kinds import Count, Function, Name
+from onyx.model.keys.kinds import Function, Integer, PartName
 from onyx.model.keys.predicate import Predicate as PredicateKind
 
 Predicate = str | tuple[Any, ...]
@@ -26,7 +26,7 @@ class FlowCondition(msgspec.Struct, frozen=True):
 
     from_task: Annotated[
         Targets,
-        OneOrMore(Name("task", words=("all",))),
+        OneOrMore(PartName("task", words=("all",))),
         Key(yaml="from", origin="flow/from", restriction="all stands alone."),
     ]
     """Task or tasks whose segments the condition is about, or `all`."""
@@ -111,7 +111,7 @@ class FlowCondition(msgspec.Struct, frozen=True):
     """`retry`: nothing is sent; the input reads the root segment again, after a delay that doubles
     with each retry."""
     max_retries: Annotated[
-        int, Count(1, RETRIES_MAX, "retries"), Key(restriction="Needs action: retry.")
+        int, Integer(1, RETRIES_MAX, "retries"), Key(restriction="Needs action: retry.")
     ] = RETRIES_DEFAULT
     """Most retries of a segment of the input, over all conditions and functions. After that the
     segment fails: a later condition for exceptions may take it, or deadLetter; otherwise the job is

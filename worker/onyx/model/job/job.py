@@ -27,7 +27,7 @@ from onyx.model.job.upgrade import Upgrade
 from onyx.model.job.windows import Window
 from onyx.model.keys.compound import Edge, ListOf, MapOf
 from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
-from onyx.model.keys.kinds import Count, Function, Metadata, Text
+from onyx.model.keys.kinds import Function, Integer, Metadata, Text
 from onyx.model.kinds import ACK_AGGREGATORS
 
 TASKS_MAX = 256
@@ -109,7 +109,7 @@ class Job(msgspec.Struct, frozen=True):
     list."""
     percentage: Annotated[
         int | None,
-        Count(0, 100, "percent"),
+        Integer(0, 100, "percent"),
         Key(
             origin="percentage", restriction="A cluster with another job scheduler refuses the job."
         ),
@@ -122,13 +122,13 @@ class Job(msgspec.Struct, frozen=True):
     submitting safe to repeat; without it, each submission gets a new id."""
     acker_percentage: Annotated[
         int,
-        Count(1, 100, "percent"),
+        Integer(1, 100, "percent"),
         Key(origin="acker/percentage", era="0.9", restriction=TRACKED_ONLY),
     ] = 1
     """Share of the job's peers that are ackers; at least one peer is."""
     ackers: Annotated[
         int | None,
-        Count(1, PEERS_MAX, "ackers"),
+        Integer(1, PEERS_MAX, "ackers"),
         Key(restriction="Not together with ackerPercentage. " + TRACKED_ONLY),
     ] = None
     """How many of the job's peers are ackers; all that may be, if there are fewer. Ackers share

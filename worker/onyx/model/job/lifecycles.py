@@ -9,13 +9,13 @@ import msgspec
 from msgspec import field
 
 from onyx.model.keys.key import EMPTY, Key
-from onyx.model.keys.kinds import Function, Name
+from onyx.model.keys.kinds import Function, PartName
 
 
 class Lifecycle(msgspec.Struct, frozen=True):
     """Functions that are called around the work of a task."""
 
-    task: Annotated[str, Name("task", words=("all",)), Key(origin="lifecycle/task")]
+    task: Annotated[str, PartName("task", words=("all",)), Key(origin="lifecycle/task")]
     """Task whose work the functions are called around, or `all`."""
     calls: Annotated[str, Function(), Key(origin="lifecycle/calls")]
     """Function that returns a mapping from the names of hooks to functions."""

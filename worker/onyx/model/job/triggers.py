@@ -13,7 +13,7 @@ from onyx.model.job.types import Time, WindowName
 from onyx.model.keys.compound import ListOf
 from onyx.model.keys.durations import Amount
 from onyx.model.keys.key import EMPTY, Key
-from onyx.model.keys.kinds import Choice, Function, Name, Share
+from onyx.model.keys.kinds import Choice, Fraction, Function, PartName
 from onyx.model.kinds import EMIT_ROWS, TRIGGERS
 
 
@@ -26,7 +26,7 @@ class Trigger(msgspec.Struct, frozen=True):
     """When the trigger fires."""
     id: Annotated[
         str | None,
-        Name("trigger"),
+        PartName("trigger"),
         Key(origin="trigger/id", restriction="Unique among the triggers of a window."),
     ] = None
     """Name of the trigger, under which its own state is stored."""
@@ -100,7 +100,7 @@ class Trigger(msgspec.Struct, frozen=True):
     """Function of (trigger, state event) that returns whether to fire."""
     watermark_percentage: Annotated[
         float | None,
-        Share(),
+        Fraction(),
         Key(
             required_for=("percentile-watermark",),
             origin="trigger/watermark-percentage",

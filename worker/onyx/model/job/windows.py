@@ -10,10 +10,10 @@ from msgspec import field
 
 from onyx.model import names
 from onyx.model.job.types import TaskName, TimeOrElements, WindowName
-from onyx.model.keys.compound import Aggregation, ListOf
+from onyx.model.keys.compound import AggregationName, ListOf
 from onyx.model.keys.durations import Amount
 from onyx.model.keys.key import EMPTY, Key
-from onyx.model.keys.kinds import Choice, Count
+from onyx.model.keys.kinds import Choice, Integer
 
 BOUNDED = ("fixed", "sliding", "session")
 """Types of windows whose extents end."""
@@ -32,7 +32,7 @@ class Window(msgspec.Struct, frozen=True):
     """Shape of the extents."""
     aggregation: Annotated[
         str | tuple[str, ...],
-        Aggregation(),
+        AggregationName(),
         Key(
             origin="window/aggregation",
             restriction="sum, min, max, average, collect-by-key and collect-key-value take one "
@@ -63,7 +63,7 @@ class Window(msgspec.Struct, frozen=True):
     """Key of a segment by whose value it is assigned to extents, usually a time."""
     min_value: Annotated[
         int,
-        Count(),
+        Integer(),
         Key(origin="window/min-value", restriction="Only with type fixed or sliding."),
     ] = 0
     """Smallest value of windowKey; extents are aligned to it. A sliding window refuses segments

@@ -15,14 +15,14 @@ from onyx.model.job.types import SQL_CHARACTERS_MAX, TaskName
 from onyx.model.keys.compound import MapOf, OneOrMore
 from onyx.model.keys.durations import Duration
 from onyx.model.keys.key import EMPTY, Key
-from onyx.model.keys.kinds import Count, Function, Text, TypeName
+from onyx.model.keys.kinds import Function, Integer, Text, TypeName
 from onyx.model.limits import BATCH_SEGMENTS_MAX, TIMEOUT_MS_MAX
 
 REFRESH_MS_MIN = 1_000
 SQL_TIMEOUT_MS_MIN = 1_000
 
 
-class Work(msgspec.Struct, frozen=True):
+class WorkKeys(msgspec.Struct, frozen=True):
     """What is done with the segments of a task."""
 
     name: Annotated[
@@ -45,7 +45,7 @@ class Work(msgspec.Struct, frozen=True):
     that meet."""
     batch_size: Annotated[
         int | None,
-        Count(1, BATCH_SEGMENTS_MAX, "segments"),
+        Integer(1, BATCH_SEGMENTS_MAX, "segments"),
         Key(origin="onyx/batch-size", restriction="Required in the original Onyx."),
     ] = None
     """Most segments that the task processes in one batch. By default the worker finds it: it grows

@@ -7,8 +7,8 @@ from typing import Any
 from onyx.model.keys.kinds import (
     ANYTHING,
     Function,
-    Kind,
-    Name,
+    KeyKind,
+    PartName,
     Schema,
     Text,
     refuse,
@@ -19,10 +19,10 @@ from onyx.model.report import INVALID, Report, at, listed
 LIST_ITEMS_MAX = 256
 
 
-class ListOf(Kind, frozen=True):
+class ListOf(KeyKind, frozen=True):
     """A list of one kind."""
 
-    item: Kind
+    item: KeyKind
     items_min: int = 0
     items_max: int = LIST_ITEMS_MAX
 
@@ -45,11 +45,11 @@ class ListOf(Kind, frozen=True):
         return f"a list, each {self.item.describe()}"
 
 
-class MapOf(Kind, frozen=True):
+class MapOf(KeyKind, frozen=True):
     """Values of one kind by names of another."""
 
-    name: Kind
-    value: Kind
+    name: KeyKind
+    value: KeyKind
     entries_max: int = LIST_ITEMS_MAX
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -74,10 +74,10 @@ class MapOf(Kind, frozen=True):
         return f"a mapping from {self.name.describe()} to {self.value.describe()}"
 
 
-class OneOrMore(Kind, frozen=True):
+class OneOrMore(KeyKind, frozen=True):
     """A single value, or a list of them."""
 
-    item: Kind
+    item: KeyKind
     words: tuple[str, ...] = ()
     """Words that may stand in place of the list; with words, a single value must be one of them."""
     items_min: int = 1
@@ -101,7 +101,7 @@ class OneOrMore(Kind, frozen=True):
         return f"{self.item.describe()}, or a list of those"
 
 
-class Aggregation(Kind, frozen=True):
+class AggregationName(KeyKind, frozen=True):
     """An aggregation: its name, or `[name, key...]`."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -122,17 +122,19 @@ class Aggregation(Kind, frozen=True):
         return "the name of an aggregation, or a list of the name and its keys"
 
 
-class Edge(Kind, frozen=True):
+class Edge(KeyKind, frozen=True):
     """`[from, to]`."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, list) or len(value) != 2:
             return refuse(self, value, path, report)
-        ends = tuple(Name("task").read(each, at(path, i), report) for i, each in enumerate(value))
+        ends = tuple(
+            PartName("task").read(each, at(path, i), report) for i, each in enumerate(value)
+        )
         return INVALID if INVALID in ends else ends
 
     def _schema(self) -> Schema:
-        return {"type": "array", "minItems": 2, "maxItems": 2, "items": Name("task").schema()}
+        return {"type": "array", "minItems": 2, "maxItems": 2, "items": PartName("task").schema()}
 
     def _describe(self) -> str:
         return "an edge as [from, to]"

@@ -15,7 +15,7 @@ import re
 from typing import Any
 
 from onyx.model import names
-from onyx.model.keys.kinds import ANYTHING, Choice, Count, Kind, Schema, refuse
+from onyx.model.keys.kinds import ANYTHING, Choice, Integer, KeyKind, Schema, refuse
 from onyx.model.report import INVALID, Report, at
 
 AMOUNT_MAX = 10**12
@@ -34,7 +34,7 @@ def split(value: Any) -> list[Any] | None:
     return None
 
 
-class Amount(Kind, frozen=True):
+class Amount(KeyKind, frozen=True):
     """A number with its unit: `[5, minutes]`, `5 minutes`, `300s`."""
 
     units: tuple[str, ...]
@@ -46,7 +46,7 @@ class Amount(Kind, frozen=True):
             return refuse(self, value, path, report)
         text = isinstance(value, str)
         paths = (path, path) if text else (at(path, 0), at(path, 1))
-        number = Count(self.number_min, AMOUNT_MAX).read(pair[0], paths[0], report)
+        number = Integer(self.number_min, AMOUNT_MAX).read(pair[0], paths[0], report)
         unit = Choice(self.units).read(pair[1], paths[1], report)
         return INVALID if number is INVALID or unit is INVALID else (number, unit)
 
@@ -59,7 +59,7 @@ class Amount(Kind, frozen=True):
         return f'a number and its unit, as in [5, {unit}], "5 {unit}"{short}'
 
 
-class Duration(Kind, frozen=True):
+class Duration(KeyKind, frozen=True):
     """Milliseconds as a number, or a time with its unit: `60000`, `60s`, `[1, minute]`."""
 
     minimum: int
@@ -78,8 +78,8 @@ class Duration(Kind, frozen=True):
         return self._count.read(value, path, report)
 
     @property
-    def _count(self) -> Count:
-        return Count(self.minimum, self.maximum, "milliseconds")
+    def _count(self) -> Integer:
+        return Integer(self.minimum, self.maximum, "milliseconds")
 
     def _schema(self) -> Schema:
         return dict(ANYTHING)

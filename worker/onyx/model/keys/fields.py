@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from onyx.base.structs import Field, fields, is_struct
 from onyx.model.keys.compound import ListOf, MapOf
 from onyx.model.keys.key import NOT_A_KEY, Key
-from onyx.model.keys.kinds import Anything, Choice, Flag, Kind, Options, Text
-from onyx.model.keys.section import Entries, Entry, Section
+from onyx.model.keys.kinds import Anything, Choice, Flag, FreeMapping, KeyKind, Text
+from onyx.model.keys.section import Section, SectionEntries, SectionEntry
 from onyx.model.names import yaml_key
 
 
@@ -77,8 +77,8 @@ def _unwrapped(hint: Any) -> tuple[Any, list[Any]]:
     return hint, []
 
 
-def _kind(hint: Any, extras: list[Any], said: Key, default: Any) -> Kind:
-    given: list[Kind] = [each for each in extras if not isinstance(each, Key)]
+def _kind(hint: Any, extras: list[Any], said: Key, default: Any) -> KeyKind:
+    given: list[KeyKind] = [each for each in extras if not isinstance(each, Key)]
     origin, parameters = get_origin(hint), get_args(hint)
     if given:
         return given[-1]
@@ -91,19 +91,21 @@ def _kind(hint: Any, extras: list[Any], said: Key, default: Any) -> Kind:
     if origin is Literal:
         return Choice(parameters)
     if is_struct(hint):
-        return Entry(section_of(hint))
+        return SectionEntry(section_of(hint))
     if origin is Mapping:
         return (
-            Options() if parameters[1] is Any else MapOf(_part(parameters[0]), _part(parameters[1]))
+            FreeMapping()
+            if parameters[1] is Any
+            else MapOf(_part(parameters[0]), _part(parameters[1]))
         )
     if origin is tuple and is_struct(parameters[0]):
-        return Entries(section_of(parameters[0]), said.items_max, said.map_key)
+        return SectionEntries(section_of(parameters[0]), said.items_max, said.map_key)
     if origin is tuple and parameters[1:] == (...,):
         return ListOf(_part(parameters[0]))
     raise TypeError(f"the kind of {hint} must stand in the field's annotation")
 
 
-def _part(hint: Any) -> Kind:
+def _part(hint: Any) -> KeyKind:
     """The kind of what a list or a mapping holds."""
     inner, extras = _unwrapped(hint)
     return _kind(inner, extras, Key(), None)

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from onyx.base.field_docs import field_docs
-from onyx.model.keys.kinds import Anything, Kind
+from onyx.model.keys.kinds import Anything, KeyKind
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 """Default of mappings: nothing, and nobody can add to it."""
@@ -54,7 +54,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 
     field: str = ""
     """Name of the field, in snake_case."""
-    kind: Kind = UNKNOWN
+    kind: KeyKind = UNKNOWN
     """What a value must be."""
     required: bool = False
     """Whether every entry must have it: the field has no default."""

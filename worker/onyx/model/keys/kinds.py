@@ -24,7 +24,7 @@ JOB_ID = "jobId"
 ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 
 
-class Kind(msgspec.Struct, frozen=True):
+class KeyKind(msgspec.Struct, frozen=True):
     """What a value must be. A subclass says when a value fits, or reads it in its own way."""
 
     def read(self, value: Any, path: str, report: Report) -> Any:
@@ -62,7 +62,7 @@ class Kind(msgspec.Struct, frozen=True):
         raise NotImplementedError
 
 
-def refuse(kind: Kind, value: Any, path: str, report: Report, hint: str = "") -> Any:
+def refuse(kind: KeyKind, value: Any, path: str, report: Report, hint: str = "") -> Any:
     """Report that `value` is not of `kind`."""
     if isinstance(value, bool) and kind.schema().get("type") == "string":
         hint = "to kubectl y, n, yes, no, on and off without quotes are booleans: quote them"
@@ -71,7 +71,7 @@ def refuse(kind: Kind, value: Any, path: str, report: Report, hint: str = "") ->
     return INVALID
 
 
-class Text(Kind, frozen=True):
+class Text(KeyKind, frozen=True):
     """Any text."""
 
     empty: bool = False
@@ -93,7 +93,7 @@ class Text(Kind, frozen=True):
         return "text"
 
 
-class Name(Kind, frozen=True):
+class PartName(KeyKind, frozen=True):
     """Name of a task, a window or a trigger."""
 
     of: str
@@ -116,7 +116,7 @@ class Name(Kind, frozen=True):
         return f"the name of a {self.of}" + "".join(f" or {word}" for word in self.words)
 
 
-class PathName(Kind, frozen=True):
+class PathName(KeyKind, frozen=True):
     """What becomes a part of paths in ZooKeeper and in stores."""
 
     of: str
@@ -136,7 +136,7 @@ class PathName(Kind, frozen=True):
         return f"{self.of}, as text"
 
 
-class Function(Kind, frozen=True):
+class Function(KeyKind, frozen=True):
     """A registered function, or the short name of something built in."""
 
     short: tuple[str, ...] = ()
@@ -168,7 +168,7 @@ class Function(Kind, frozen=True):
         return f"{short}a function as package.module:name"
 
 
-class Choice(Kind, frozen=True):
+class Choice(KeyKind, frozen=True):
     """One of a few words."""
 
     words: tuple[str, ...]
@@ -186,7 +186,7 @@ class Choice(Kind, frozen=True):
         return listed(self.words)
 
 
-class TypeName(Kind, frozen=True):
+class TypeName(KeyKind, frozen=True):
     """The type of a column."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -210,7 +210,7 @@ class TypeName(Kind, frozen=True):
         )
 
 
-class Flag(Kind, frozen=True):
+class Flag(KeyKind, frozen=True):
     """True or false."""
 
     def _fits(self, value: Any) -> bool:
@@ -223,7 +223,7 @@ class Flag(Kind, frozen=True):
         return "true or false"
 
 
-class Count(Kind, frozen=True):
+class Integer(KeyKind, frozen=True):
     """An integer within bounds, both inclusive."""
 
     minimum: int = INTEGER_MIN
@@ -252,7 +252,7 @@ class Count(Kind, frozen=True):
         return f"an integer{unit} from {self.minimum} to {self.maximum}"
 
 
-class Share(Kind, frozen=True):
+class Fraction(KeyKind, frozen=True):
     """A number from 0 to 1."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -266,7 +266,7 @@ class Share(Kind, frozen=True):
         return "a number from 0 to 1"
 
 
-class Options(Kind, frozen=True):
+class FreeMapping(KeyKind, frozen=True):
     """A mapping of the user's own."""
 
     def _fits(self, value: Any) -> bool:
@@ -279,7 +279,7 @@ class Options(Kind, frozen=True):
         return "a mapping"
 
 
-class Metadata(Kind, frozen=True):
+class Metadata(KeyKind, frozen=True):
     """A mapping of the user's own, of which `jobId` has a meaning."""
 
     job_id: PathName = PathName("the id of a job")
@@ -299,7 +299,7 @@ class Metadata(Kind, frozen=True):
         return "a mapping"
 
 
-class Anything(Kind, frozen=True):
+class Anything(KeyKind, frozen=True):
     """Any plain value."""
 
     def _fits(self, value: Any) -> bool:

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from onyx.model.keys.kinds import Count, Kind, Schema
+from onyx.model.keys.kinds import Integer, KeyKind, Schema
 
 _QUANTITY = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
 _FACTORS = {
@@ -21,7 +21,7 @@ _FACTORS = {
 _PERCENT = r"[0-9]{1,3}%"
 
 
-class Matching(Kind, frozen=True):
+class Matching(KeyKind, frozen=True):
     """Text of a given form."""
 
     what: str
@@ -46,7 +46,7 @@ class Matching(Kind, frozen=True):
         return self.what
 
 
-class IntegerOrText(Kind, frozen=True):
+class IntegerOrText(KeyKind, frozen=True):
     """An integer from 0, or text of a given form; kept as it was given."""
 
     what: str
@@ -88,4 +88,4 @@ def count_or_percent() -> IntegerOrText:
     return IntegerOrText('a count, or a share such as "25%"', _PERCENT)
 
 
-SECONDS = Count(0, 86_400, "seconds")
+SECONDS = Integer(0, 86_400, "seconds")

@@ -11,7 +11,7 @@ from typing import Any
 
 from onyx.model import names
 from onyx.model.keys.compound import ListOf
-from onyx.model.keys.kinds import ANYTHING, Function, Kind, Schema, Text, refuse
+from onyx.model.keys.kinds import ANYTHING, Function, KeyKind, Schema, Text, refuse
 from onyx.model.report import INVALID, Report, at, nearest, show
 
 PREDICATE_DEPTH_MAX = 16
@@ -26,7 +26,7 @@ _MEANT = {
 _FORMS = {"in": '["in", key, [value, ...]]', "is-null": '["is-null", key]'}
 
 
-class Predicate(Kind, frozen=True):
+class Predicate(KeyKind, frozen=True):
     """A function, `[function, param-key...]`, a comparison, or `[and | or | not, predicate...]`."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -114,7 +114,7 @@ def _sql(value: list[Any], path: str, report: Report) -> Any:
     return INVALID if text is INVALID else (names.SQL, text)
 
 
-class _Value(Kind, frozen=True):
+class _Value(KeyKind, frozen=True):
     """What the value of a key is compared with."""
 
     ordered: bool = False

@@ -13,7 +13,7 @@ from typing import Any
 
 from onyx.base.structs import is_struct
 from onyx.model.keys.key import Key
-from onyx.model.keys.kinds import Anything, Choice, Flag, Kind, Options, Schema, Text, refuse
+from onyx.model.keys.kinds import Anything, Choice, Flag, FreeMapping, KeyKind, Schema, Text, refuse
 from onyx.model.report import INVALID, Report, at, listed, nearest
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -59,7 +59,7 @@ class Section:
         """What can be read of `value`; None when it is not even a mapping."""
         if not isinstance(value, dict):
             if value is not INVALID:
-                refuse(Entry(self), value, path, report)
+                refuse(SectionEntry(self), value, path, report)
             return None
         draft: Draft = {}
         for name, each in value.items():
@@ -102,9 +102,9 @@ class Section:
             if key.field not in draft:
                 continue
             value = draft[key.field]
-            if isinstance(key.kind, Entries):
+            if isinstance(key.kind, SectionEntries):
                 value = tuple(key.kind.section.build(each) for each in value)
-            elif isinstance(key.kind, Entry):
+            elif isinstance(key.kind, SectionEntry):
                 value = key.kind.section.build(value)
             elif isinstance(value, dict):
                 value = MappingProxyType(value)
@@ -116,9 +116,9 @@ class Section:
         written: dict[str, Any] = {}
         for key in self.keys:
             value = getattr(entry, key.field)
-            if isinstance(key.kind, Entries):
+            if isinstance(key.kind, SectionEntries):
                 value = [key.kind.section.write(each) for each in value]
-            elif isinstance(key.kind, Entry) and value is not None:
+            elif isinstance(key.kind, SectionEntry) and value is not None:
                 value = key.kind.section.write(value)
             if key.required or value != key.default:
                 written[key.yaml] = _plain(value)
@@ -138,7 +138,7 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-class Entry(Kind, frozen=True):
+class SectionEntry(KeyKind, frozen=True):
     """One entry of a section."""
 
     section: Section
@@ -160,7 +160,7 @@ class Entry(Kind, frozen=True):
         return f"a mapping with the keys of a {self.section.name}"
 
 
-class Entries(Kind, frozen=True):
+class SectionEntries(KeyKind, frozen=True):
     """A list of entries."""
 
     section: Section
@@ -184,11 +184,11 @@ class Entries(Kind, frozen=True):
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": [self.map_key],
             }
-        items = _without_defaults(Entry(self.section).schema())
+        items = _without_defaults(SectionEntry(self.section).schema())
         return {"type": "array", "maxItems": self.items_max, **merge, "items": items}
 
     def _describe(self) -> str:
-        return f"a list, each {Entry(self.section).describe()}"
+        return f"a list, each {SectionEntry(self.section).describe()}"
 
 
 def key_schema(key: Key) -> Schema:
@@ -198,7 +198,7 @@ def key_schema(key: Key) -> Schema:
     it into entries that must not have it.
     """
     schema = {"description": _description(key), **key.kind.schema()}
-    if isinstance(key.kind, Entry):
+    if isinstance(key.kind, SectionEntry):
         # An empty mapping, so that the API server fills in the defaults of its keys.
         return schema if key.default is None else {**schema, "default": {}}
     default = _plain(key.default)
@@ -221,7 +221,7 @@ def _description(key: Key) -> str:
     )
 
 
-_PLAIN = (Anything, Choice, Entries, Entry, Flag, Options, Text)
+_PLAIN = (Anything, Choice, SectionEntries, SectionEntry, Flag, FreeMapping, Text)
 """Kinds of which the type and the words that may stand there say enough."""
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from onyx.model import state_types
-from onyx.model.keys.kinds import Kind, Schema, refuse
+from onyx.model.keys.kinds import KeyKind, Schema, refuse
 from onyx.model.report import INVALID, Report, listed, nearest, show
 
 
-class StateName(Kind, frozen=True):
+class StateName(KeyKind, frozen=True):
     """The name of a state, which functions have as an attribute."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -28,7 +28,7 @@ class StateName(Kind, frozen=True):
         return "the name of a state"
 
 
-class StateTypeName(Kind, frozen=True):
+class StateTypeName(KeyKind, frozen=True):
     """The type of a state."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onyx.model.canonical import canonical_json
-from onyx.model.keys.section import Draft, Entries
+from onyx.model.keys.section import Draft, SectionEntries
 from onyx.model.manifest import JOB_MANIFEST, SPEC
 from onyx.model.names import is_job_name
 from onyx.model.parsing.drafts import NameRule, read_name
@@ -109,7 +109,7 @@ def draft_of_object(value: Any, report: Report, by_reference: bool = False) -> D
 
 def _check_spec(spec: Draft, path: str, report: Report) -> None:
     for key in SPEC.keys:
-        if not isinstance(key.kind, Entries):
+        if not isinstance(key.kind, SectionEntries):
             continue
         for index, draft in enumerate(good(spec, key.field) or ()):
             if draft is not None:

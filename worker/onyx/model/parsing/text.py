@@ -55,7 +55,7 @@ _COERCED = (
 )  # fmt: skip
 
 
-class _Open(msgspec.Struct):
+class _OpenNode(msgspec.Struct):
     """A mapping or list that is being read."""
 
     value: dict[str, Any] | list[Any]
@@ -73,7 +73,7 @@ class _Reader:
     def __init__(self, report: Report) -> None:
         self.report = report
         self.lines: dict[str, int] = {}
-        self.stack: list[_Open] = []
+        self.stack: list[_OpenNode] = []
         self.root: Any = _MISSING
         self.ambiguous: dict[str, Problem] = {}
         """What is text here and a boolean to kubectl: of each letter the first."""
@@ -112,7 +112,7 @@ class _Reader:
         what = f"is an alias (*{event.anchor}) of nothing"
         self.report.unreadable(path, what, f"write &{event.anchor} at a value above it")
 
-    def _merge(self, ended: _Open) -> None:
+    def _merge(self, ended: _OpenNode) -> None:
         """Take the keys of merge keys into a mapping that is complete: its own keys stand, then
         those of the first merge that has them."""
         for merge, line in ended.merges:
@@ -133,7 +133,7 @@ class _Reader:
         empty: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
         merged = self._in_merge
         path = self._path(empty, line)
-        self.stack.append(_Open(empty, path, merged=merged))
+        self.stack.append(_OpenNode(empty, path, merged=merged))
         self._check_tag(event, path)
 
     def _scalar(self, event: Any, line: int) -> None:
@@ -206,7 +206,7 @@ class _Reader:
         self.lines.setdefault(path, line)
         return path
 
-    def _key(self, top: _Open, key: Any, line: int) -> str:
+    def _key(self, top: _OpenNode, key: Any, line: int) -> str:
         path = at(top.path, key) if isinstance(key, str) else top.path
         top.key = key if isinstance(key, str) else INVALID
         if not isinstance(key, str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onyx.model.cluster import CLUSTER
 from onyx.model.keys.key import Key
-from onyx.model.keys.section import Entries, Entry, Section, shown_default
+from onyx.model.keys.section import Section, SectionEntries, SectionEntry, shown_default
 from onyx.model.manifest import API_VERSION, CLUSTER_KIND, DECLARATION, JOB_KIND, SECTIONS, SPEC
 
 _PAGES = {
@@ -48,8 +48,8 @@ def pages() -> dict[str, str]:
     """The text of every page by its file name."""
     upgrade = SPEC.by_yaml["upgrade"].kind
     spark = SPEC.by_yaml["spark"].kind
-    assert isinstance(upgrade, Entry)
-    assert isinstance(spark, Entry)
+    assert isinstance(upgrade, SectionEntry)
+    assert isinstance(spark, SectionEntry)
     guide = "It stands under `spec.upgrade`; see [upgrading a job](../guide/upgrading.md)."
     return {
         **{f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()},
@@ -75,7 +75,7 @@ def pages() -> dict[str, str]:
 def _of_a_join(title: str, *keys: str) -> str:
     """A page for what stands under keys of the catalog that are about joins."""
     kind = SECTIONS["catalog"].by_yaml[keys[0]].kind
-    assert isinstance(kind, Entry)
+    assert isinstance(kind, SectionEntry)
     under = " or ".join(f"`{key}`" for key in keys)
     where = f"It stands under {under} in an entry of `spec.catalog`"
     doc = f"{kind.section.doc} {where}; see [its guide](../guide/joins.md)."
@@ -98,9 +98,9 @@ def _page(name: str, section: Section) -> str:
 def _row(key: Key) -> str:
     link = f"[`{key.yaml}`](#{key.yaml.lower()})"
     value = key.kind.describe()
-    if isinstance(key.kind, Entries):
+    if isinstance(key.kind, SectionEntries):
         value = f"a list: [{key.kind.section.name}]({_PAGES[key.yaml]}.md)"
-    elif isinstance(key.kind, Entry):
+    elif isinstance(key.kind, SectionEntry):
         value = f"a mapping: [{key.kind.section.name}]({_PAGES[key.yaml]}.md)"
     required = f"for type {', '.join(key.required_for)}" if key.required_for else ""
     required += "".join(f", or `{other}`" for other in key.unless)
@@ -129,8 +129,8 @@ def _nested_tables(path: str, section: Section) -> list[str]:
     """The tables of all sections within this one, each under its path."""
     parts = []
     for key in section.keys:
-        if isinstance(key.kind, Entry | Entries):
-            inner = f"{path}.{key.yaml}" + ("[]" if isinstance(key.kind, Entries) else "")
+        if isinstance(key.kind, SectionEntry | SectionEntries):
+            inner = f"{path}.{key.yaml}" + ("[]" if isinstance(key.kind, SectionEntries) else "")
             rows = "".join(_nested_row(inner, each) for each in key.kind.section.keys)
             parts.append(f"\n## {inner}\n\n{key.kind.section.doc}\n\n{_TABLE}{rows}")
             parts += _nested_tables(inner, key.kind.section)
@@ -139,10 +139,10 @@ def _nested_tables(path: str, section: Section) -> list[str]:
 
 def _nested_row(path: str, key: Key) -> str:
     value = key.kind.describe()
-    if isinstance(key.kind, Entry | Entries):
+    if isinstance(key.kind, SectionEntry | SectionEntries):
         anchor = f"{path}{key.yaml}".replace(".", "").replace("[]", "").lower()
         value = f"[{key.kind.section.name}](#{anchor})"
-        value = f"a list: {value}" if isinstance(key.kind, Entries) else value
+        value = f"a list: {value}" if isinstance(key.kind, SectionEntries) else value
     default = "required" if key.required else _default(key)
     return f"| `{key.yaml}` | {value} | {default} | {f'{key.doc} {key.restriction}'.strip()} |\n"
 

@@ -22,7 +22,7 @@ from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import GroupLog
 from onyx.peer.life import Pending, Run
-from onyx.reports.outcomes import Report
+from onyx.reports.outcomes import OutcomeReport
 from onyx.telemetry.kept_counts import KeptCounts
 
 logger = logging.getLogger("onyx.peer")
@@ -48,7 +48,7 @@ class OutcomeReports:
         self._background = background
         self._counts = counts
         self._known: Container[JobId] = ()
-        self._written: dict[JobId, tuple[Report, float]] = {}
+        self._written: dict[JobId, tuple[OutcomeReport, float]] = {}
         self._writing: Pending | None = None
         self._next_s = 0.0
 
@@ -80,26 +80,28 @@ class OutcomeReports:
         if news:
             self._write(self._counts, news, self._clock.monotonic_s())
 
-    def _reports(self, counts: KeptCounts) -> dict[JobId, Report]:
-        found: dict[JobId, Report] = {}
+    def _reports(self, counts: KeptCounts) -> dict[JobId, OutcomeReport]:
+        found: dict[JobId, OutcomeReport] = {}
         known = (key for key in counts.tasks() if key[0] in self._known)
         for (job, task), its in counts.totals(known).items():
             if its.remarkable:
                 working = counts.works_on(job)
-                found.setdefault(job, Report(self._log.group, working, {})).tasks[task] = its
+                found.setdefault(job, OutcomeReport(self._log.group, working, {})).tasks[task] = its
         return found
 
-    def _last(self, job: JobId) -> Report | None:
+    def _last(self, job: JobId) -> OutcomeReport | None:
         return self._written[job][0] if job in self._written else None
 
-    def _is_due(self, job: JobId, report: Report, now_s: float) -> bool:
+    def _is_due(self, job: JobId, report: OutcomeReport, now_s: float) -> bool:
         last = self._last(job)
         if last is None or last.working != report.working:
             return True
         its_time = now_s >= self._written[job][1] + WRITE_INTERVAL_S
         return its_time and _said(last) != _said(report)
 
-    def _write(self, counts: KeptCounts, reports: Mapping[JobId, Report], now_s: float) -> None:
+    def _write(
+        self, counts: KeptCounts, reports: Mapping[JobId, OutcomeReport], now_s: float
+    ) -> None:
         for job, report in reports.items():
             self._written[job] = (report, now_s)
         name = counts.name(self._log.group)
@@ -117,6 +119,6 @@ class OutcomeReports:
         self._writing = self._background(work)
 
 
-def _said(report: Report) -> dict[str, tuple[int, ...]]:
+def _said(report: OutcomeReport) -> dict[str, tuple[int, ...]]:
     """What a report is written for."""
     return {task: its.said for task, its in report.tasks.items()}

@@ -27,7 +27,7 @@ import msgspec
 from onyx.ids import TaskName
 from onyx.program.failure import frames_of
 from onyx.program.phases import Phase
-from onyx.reports.stalls import Frame
+from onyx.reports.stalls import StackFrame
 from onyx.task import machine
 from onyx.task.diagnosis import BUSY_S
 from onyx.task.table import ADVANCED, DONE, Kind, Progress
@@ -345,10 +345,10 @@ def fields_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {f"metadata.{key}": value for key, value in plain[:METADATA_FIELDS_MAX]}
 
 
-def stack_of(runner: TaskRunner) -> tuple[Frame, ...]:
+def stack_of(runner: TaskRunner) -> tuple[StackFrame, ...]:
     """Where the thread of a task is now."""
     frame: Any = sys._current_frames().get(runner.thread or 0)
-    return tuple(Frame(**each) for each in frames_of(frame))
+    return tuple(StackFrame(**each) for each in frames_of(frame))
 
 
 def busiest(runners: Collection[TaskRunner], now_s: float) -> TaskName | None:
