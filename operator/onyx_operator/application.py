@@ -138,7 +138,7 @@ async def _start(
     jobs = Jobs(operator)
     clusters = Clusters(operator, jobs.views.deaths, jobs.views.usage, jobs.views.trouble)
     checks: dict[str, Check] = {
-        JOBS.kind: jobs.checks.check,
+        JOBS.kind: jobs.check,
         CLUSTERS.kind: partial(check, operator),
     }
     await serve_webhook(operator, checks, opened)

@@ -20,7 +20,7 @@ from msgspec.structs import astuple
 from onyx_operator.work_queue import ObjectKey
 
 
-class Named(msgspec.Struct, frozen=True):
+class LogName(msgspec.Struct, frozen=True):
     """One object."""
 
     KIND: ClassVar[str]
@@ -41,7 +41,7 @@ class Named(msgspec.Struct, frozen=True):
         return cls(*parts)
 
 
-class JobOwner(Named, frozen=True):
+class JobOwner(LogName, frozen=True):
     """One OnyxJob object."""
 
     KIND = "OnyxJob"
@@ -59,7 +59,7 @@ class JobOwner(Named, frozen=True):
         return ObjectKey(self.namespace, self.name)
 
 
-class Tenant(Named, frozen=True):
+class Tenant(LogName, frozen=True):
     """One OnyxCluster, as the owner of its tenancy."""
 
     KIND = "OnyxCluster"

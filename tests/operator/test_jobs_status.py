@@ -18,7 +18,7 @@ from onyx_operator.jobs.plan import JobPlan, plan
 from onyx_operator.jobs.record import SubmissionRecord, job_id, read_record
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.jobs.status import news, status
-from onyx_operator.logs.learned import READ_MAX, Frontiers
+from onyx_operator.logs.documents import READ_MAX, Frontiers
 from onyx_operator.logs.state import Log, LogJob, Trouble, UpgradeVerdict
 
 UID = "6f8b3cf0-0000-4000-8000-000000000001"

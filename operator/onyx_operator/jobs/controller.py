@@ -1,37 +1,41 @@
-"""The controller of OnyxJobs: how one is reconciled, and what makes it reconcile: watches, logs,
-clusters and time.
+"""The controller of OnyxJobs: how one is reconciled, what makes it reconcile (watches, logs,
+clusters and time), and what is said of one before it is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from onyx.errors import OnyxError
+from onyx.errors import OnyxError, Problem, Unavailable
 from onyx.ids import JobId
 from onyx.model.crd.status import PHASES
 from onyx.settings import Settings
 from onyx_operator.connection import tenancy_of
 from onyx_operator.context import OperatorProcess
 from onyx_operator.jobs.act import Actor
-from onyx_operator.jobs.checks import JobChecks
+from onyx_operator.jobs.check import check
 from onyx_operator.jobs.departures import Departures
 from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
 from onyx_operator.jobs.observe import Observer
 from onyx_operator.jobs.observed import JobObservation
 from onyx_operator.jobs.plan import JobPlan, plan
 from onyx_operator.jobs.status import news, status
-from onyx_operator.kube import CLUSTERS, Kube, Object
+from onyx_operator.kube import CLUSTERS, Kube, KubeError, Object
 from onyx_operator.logs.state import Trouble
 from onyx_operator.logs.view import LogViews
 from onyx_operator.owners import Tenant
 from onyx_operator.reconciler import ObjectKind, Reconciler
 from onyx_operator.work_queue import ObjectKey
 
+CHECK_TIMEOUT_S = 2.0
+"""Longest wait for the API server by whoever applies a job."""
 COUNT_INTERVAL_S = 5.0
 """Period at which the jobs are counted by phase."""
 PLANS_MAX = 8
@@ -54,7 +58,6 @@ class Jobs:
         self._logs = LogsOfJobs(operator, self.views)
         self._observer = Observer(operator, self._logs, now_s)
         self._departures = Departures(operator, self.views, actor, now_s)
-        self.checks = JobChecks(operator)
         kind = job_kind(self._observer, self._logs, actor)
         self._reconciler = Reconciler(kind, operator.jobs, kube, settings, metrics)
         operator.jobs.listen(self._job_changed)
@@ -74,6 +77,19 @@ class Jobs:
                 )
         finally:
             await self.views.keep(())
+
+    async def check(self, body: Mapping[str, Any]) -> tuple[Sequence[Problem], Sequence[Problem]]:
+        """Problems and warnings of an OnyxJob that is about to be stored, as far as its namespace
+        is known."""
+        key = cluster_of(body)
+        if not self._operator.clusters.covers(key.namespace):
+            return (), ()
+        cluster = self._clusters.get(key)
+        if cluster is None:  # perhaps it has just been made
+            with contextlib.suppress(KubeError, Unavailable, TimeoutError):
+                async with asyncio.timeout(CHECK_TIMEOUT_S):
+                    cluster = await self._operator.kube.get(CLUSTERS, key.namespace, key.name)
+        return (), check(body, cluster)
 
     def _job_changed(self, key: ObjectKey, body: Object, gone: bool) -> None:
         if not gone:

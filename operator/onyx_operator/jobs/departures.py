@@ -33,7 +33,7 @@ from onyx_operator.work_queue import ObjectKey, WorkQueue
 logger = logging.getLogger(__name__)
 
 
-class _Departed(msgspec.Struct, frozen=True):
+class _Departure(msgspec.Struct, frozen=True):
     """An object that is gone, and where its job is."""
 
     body: Object
@@ -49,7 +49,7 @@ class Departures:
     ) -> None:
         self._operator, self._views, self._actor, self._now_s = operator, views, actor, now_s
         self._timeout_s = operator.settings.jobs.release_timeout_s
-        self._departed: dict[ObjectKey, _Departed] = {}
+        self._departed: dict[ObjectKey, _Departure] = {}
         self._parted: dict[ObjectKey, tuple[Settings, float]] = {}
         self._queue = WorkQueue("deletion", self._end, operator.settings.jobs, operator.metrics)
 
@@ -81,7 +81,7 @@ class Departures:
             return
         metadata = body["metadata"]
         key = ObjectKey(metadata["namespace"], metadata["uid"])
-        self._departed.setdefault(key, _Departed(body, settings, self._now_s()))
+        self._departed.setdefault(key, _Departure(body, settings, self._now_s()))
         self._queue.touch(key)
 
     async def search(self) -> None:

@@ -35,7 +35,7 @@ AGAIN_S = 5.0
 """Between two looks whether there are other workers now."""
 
 
-class Upgrading:
+class UpgradeJudge:
     """The upgrades of one log. Belongs to the event loop."""
 
     def __init__(

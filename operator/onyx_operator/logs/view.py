@@ -21,11 +21,11 @@ from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death
 from onyx.settings import Settings
+from onyx_operator.logs.documents import JobDocuments
 from onyx_operator.logs.follower import Connect, Follower, Heir, Listener
 from onyx_operator.logs.jobs import by_owner, changed_jobs, jobs_that_wait, stage_of
-from onyx_operator.logs.learned import Learned
 from onyx_operator.logs.state import Log, Stage, Trouble, UpgradeVerdict
-from onyx_operator.logs.upgrading import Checks, Upgrading
+from onyx_operator.logs.upgrading import Checks, UpgradeJudge
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.owners import JobOwner
 from onyx_operator.settings import JobSettings
@@ -59,8 +59,8 @@ class LogView:
         self._checks = Checks()
         listener = Listener(self._checks.hear, self._moved, lambda: changed(None))
         self._log = Follower(settings, connect, threads_max, listener, heir)
-        self._learned = Learned(self._log, changed)
-        self._upgrading = Upgrading(self._log, self._checks, self.append)
+        self._documents = JobDocuments(self._log, changed)
+        self._upgrade_judge = UpgradeJudge(self._log, self._checks, self.append)
 
     @property
     def trouble(self) -> Trouble | None:
@@ -75,13 +75,13 @@ class LogView:
     @property
     def deaths(self) -> Sequence[Death]:
         """Worker processes that have died in the last minutes."""
-        return self._learned.deaths
+        return self._documents.deaths
 
     def seen(self, jobs: Iterable[JobId], owner: JobOwner) -> Log | Trouble:
         """What is known of some jobs, and of whoever had their owner's name, or why nothing is."""
         if self.trouble is not None:
             return self.trouble
-        found = {job: self._learned.shown(job) for job in jobs}
+        found = {job: self._documents.shown(job) for job in jobs}
         others = self.owned(owner.key).items()
         orphans = tuple(job for uid, jobs in others if uid != owner.uid for job in jobs)
         return Log(self._log.replica.version, found, orphans)
@@ -116,7 +116,7 @@ class LogView:
         Raises:
             Unavailable: the log cannot be reached.
         """
-        return await self._upgrading.judged(job, old)
+        return await self._upgrade_judge.judged(job, old)
 
     async def learn(self, job: JobId) -> None:
         """Find out what killed a job, and how far one that has ended came, if that is not known.
@@ -124,12 +124,12 @@ class LogView:
         Raises:
             Unavailable: the log cannot be reached.
         """
-        await self._learned.job(job)
+        await self._documents.job(job)
 
     async def learn_progress(self) -> None:
         """Look how far the jobs with peers are, and what keeps those that do not advance: so many
         documents at a time, in turn."""
-        await self._learned.progress()
+        await self._documents.progress()
 
     async def submit(self, job_id: JobId, job: Job, owner: str, by: str) -> None:
         """Write the submission of a job, that somebody wishes, and wait until it is seen in the

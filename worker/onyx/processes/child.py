@@ -63,7 +63,7 @@ class Listeners(NamedTuple):
 
 
 @prepared
-class Given(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkerArguments(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a process is given on its command line; sockets and recorder by their descriptors."""
 
     peers: int
@@ -104,7 +104,7 @@ class SupervisedWorker:
         self._launcher = launcher
         descriptor = recorder.create()
         self.recorder = Recorder(descriptor, SystemClock())
-        self._given = Given(
+        self._given = WorkerArguments(
             peers,
             os.getpid(),
             descriptor,

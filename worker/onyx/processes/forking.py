@@ -70,7 +70,7 @@ class WaitFor(msgspec.Struct, tag=True, frozen=True):
     pid: int
 
 
-class Spawned(msgspec.Struct, tag=True, frozen=True):
+class ForkStarted(msgspec.Struct, tag=True, frozen=True):
     """The fork is there."""
 
     pid: int
@@ -90,7 +90,7 @@ class ForkEnded(msgspec.Struct, tag=True, frozen=True):
 
 
 Request = Spawn | WaitFor
-Answer = Spawned | ForkRefused | ForkEnded
+Answer = ForkStarted | ForkRefused | ForkEnded
 _REQUESTS: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _ANSWERS: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
@@ -171,7 +171,7 @@ class Zygote:
         answer = self._asked(request, given)
         if isinstance(answer, ForkRefused):
             raise CannotFork(answer.why)
-        assert isinstance(answer, Spawned)
+        assert isinstance(answer, ForkStarted)
         self.has_forked = True
         try:
             return Fork(answer.pid, os.pidfd_open(answer.pid), self)

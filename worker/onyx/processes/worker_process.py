@@ -1,8 +1,8 @@
 """A worker process: a peer group and its virtual peers, as a supervisor starts them: `python -m
 onyx.processes.worker_process GIVEN`, or a fork of what has imported this.
 
-Its settings come by variables and the rest as one `Given`. So nothing is imported that reads a
-command line for people: that took a tenth of the time that it takes to start.
+Its settings come by variables and the rest as one `WorkerArguments`. So nothing is imported that
+reads a command line for people: that took a tenth of the time that it takes to start.
 
 *Memory* that it has freed it keeps, for the next batch. Batches of columns and frames are some
 hundred kB each and live for milliseconds. The allocator of glibc returns what is free at the end of
@@ -31,7 +31,7 @@ from onyx.base.on_demand import OnDemand
 from onyx.base.seams import SystemClock
 from onyx.errors import OnyxError
 from onyx.peer.membership import PeerGroup, open_peer_group
-from onyx.processes.child import NAME, Given, Listeners
+from onyx.processes.child import NAME, Listeners, WorkerArguments
 from onyx.processes.ends import ExitCode, exit_code_of, exits_with_code
 from onyx.processes.programs import name_process
 from onyx.processes.running import ThreadWatch, run_until
@@ -68,10 +68,10 @@ def main() -> None:
     """Run what the command line says until SIGTERM, and end with a code that says why."""
     name_process(NAME)
     with exits_with_code():
-        _run(msgspec.json.decode(sys.argv[1], type=Given))
+        _run(msgspec.json.decode(sys.argv[1], type=WorkerArguments))
 
 
-def _run(given: Given) -> None:
+def _run(given: WorkerArguments) -> None:
     """Run the worker.
 
     Raises:

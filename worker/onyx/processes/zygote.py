@@ -32,8 +32,8 @@ from onyx.processes.ends import run_to_the_end
 from onyx.processes.forking import (
     ForkEnded,
     ForkRefused,
+    ForkStarted,
     Spawn,
-    Spawned,
     WaitFor,
     Zygote,
     hold,
@@ -141,7 +141,7 @@ def serve(channel: socket.socket) -> str:
                 if pid == 0:
                     tie()
                     return _become(asked, channel, received)
-                send(channel, Spawned(pid))
+                send(channel, ForkStarted(pid))
         for each in received:
             os.close(each)
 

@@ -19,7 +19,7 @@ _BEGINS = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
-class _Anchored(msgspec.Struct):
+class _AnchoredNode(msgspec.Struct):
     """A node with an anchor, while it is read."""
 
     anchor: str
@@ -30,7 +30,7 @@ class _Anchored(msgspec.Struct):
 def expanded(events: Iterator[Any]) -> Iterator[Any]:
     """The events of a document without aliases that stand for something."""
     known: dict[str, list[Any]] = {}
-    reading: list[_Anchored] = []
+    reading: list[_AnchoredNode] = []
     for event in events:
         if isinstance(event, yaml.AliasEvent):
             inside = any(each.anchor == event.anchor for each in reading)
@@ -40,12 +40,12 @@ def expanded(events: Iterator[Any]) -> Iterator[Any]:
                 yield each
             continue
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            reading.append(_Anchored(event.anchor))
+            reading.append(_AnchoredNode(event.anchor))
         _keep(event, reading, known)
         yield event
 
 
-def _keep(event: Any, reading: list[_Anchored], known: dict[str, list[Any]]) -> None:
+def _keep(event: Any, reading: list[_AnchoredNode], known: dict[str, list[Any]]) -> None:
     for each in reading:
         each.events.append(event)
         each.depth += isinstance(event, _BEGINS) - isinstance(event, _ENDS)

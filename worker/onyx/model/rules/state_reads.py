@@ -19,7 +19,7 @@ from onyx.model.state_types import parse_state_type
 _ONLY_TABLES = ("columns", "at")
 
 
-class _Kept(NamedTuple):
+class _StateOfTask(NamedTuple):
     """What a task keeps by key."""
 
     task: Draft | None
@@ -87,7 +87,7 @@ def check_reads(spec: Draft, path: str, report: Report) -> None:
             report.add(at(where, "durable"), what, "choose another guarantee, or remove it")
 
 
-def _all_kept(spec: Draft, path: str) -> Iterator[tuple[str, _Kept]]:
+def _all_kept(spec: Draft, path: str) -> Iterator[tuple[str, _StateOfTask]]:
     """All that tasks keep, by the names that questions have for it."""
     tasks = {good(draft, "name"): draft for draft, _ in entries(spec, "catalog", path, "catalog")}
     for task, draft in tasks.items():
@@ -96,23 +96,27 @@ def _all_kept(spec: Draft, path: str) -> Iterator[tuple[str, _Kept]]:
             has_map = its.shape == "map" or its.value.has_map
             refused = f"is a {text}, which no column holds" if has_map else ""
             hint = "keep what is looked up as a value or a list"
-            yield f"{task}.{name}", _Kept(draft, refused, hint)
+            yield f"{task}.{name}", _StateOfTask(draft, refused, hint)
     for window, _ in entries(spec, "windows", path, "windows"):
         name, task = good(window, "id"), tasks.get(good(window, "task"))
         if name is not None:
             yield name, _window(window, task)
 
 
-def _window(window: Draft, task: Draft | None) -> _Kept:
+def _window(window: Draft, task: Draft | None) -> _StateOfTask:
     if good(window, "type") not in (None, "global"):
         kind = good(window, "type")
         hint = "look up a global window, or keep the value in a function with state"
-        return _Kept(task, f"is a {kind} window, which has several extents for each group", hint)
+        return _StateOfTask(
+            task, f"is a {kind} window, which has several extents for each group", hint
+        )
     if good(window, "engine") == "spark":
-        return _Kept(task, "is aggregated by Spark, in files", "use engine: peers for the window")
+        return _StateOfTask(
+            task, "is aggregated by Spark, in files", "use engine: peers for the window"
+        )
     if task is not None and not is_grouped(task):
-        return _Kept(task, "is of a task without groups", "give that task groupByKey")
-    return _Kept(task, "", "")
+        return _StateOfTask(task, "is of a task without groups", "give that task groupByKey")
+    return _StateOfTask(task, "", "")
 
 
 def _check_key(join: Draft, task: Draft, path: str, report: Report) -> None:

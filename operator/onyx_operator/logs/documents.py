@@ -38,7 +38,7 @@ JOBS_MAX = 5_000
 """Jobs that are remembered."""
 
 
-class Learned:
+class JobDocuments:
     """What was read beside one log. Belongs to the event loop."""
 
     def __init__(self, log: Follower, changed: Callable[[Collection[JobId]], None]) -> None:
