@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -47,12 +47,17 @@ def workers(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-def allowed(workers: Cluster, *namespaces: str) -> dict[str, str]:
-    """Variables of an operator that `pool` needs: its ZooKeeper and tenancy are a test's own."""
-    tenancy = workers.settings.tenancy_id
+def allowed(workers: Mapping[str, Cluster]) -> dict[str, str]:
+    """Variables of an operator that `pool` needs, by namespace: ZooKeeper and tenancies are a
+    test's own."""
+    of = {namespace: each.settings for namespace, each in workers.items()}
     return {
-        "ONYX_OPERATOR_ZOOKEEPER_ADDRESSES": workers.settings.zookeeper.address,
-        "ONYX_OPERATOR_TENANCIES": ",".join(f"{each}/{tenancy}" for each in namespaces),
+        "ONYX_OPERATOR_ZOOKEEPER_ADDRESSES": ",".join(
+            {each.zookeeper.address for each in of.values()}
+        ),
+        "ONYX_OPERATOR_TENANCIES": ",".join(
+            f"{namespace}/{each.tenancy_id}" for namespace, each in of.items()
+        ),
     }
 
 
@@ -98,7 +103,7 @@ def test_an_applied_job_completes(kube: Kube, workers: Cluster, tmp_path: Path) 
     workers.start_workers(2, peers=2)
     kube.apply(pool(workers))
 
-    with operator(kube, tmp_path / "operator.log", **allowed(workers, kube.namespace)):
+    with operator(kube, tmp_path / "operator.log", **allowed({kube.namespace: workers})):
         kube.apply(job("squares", tmp_path / "out", segments=1_000, per_second=1_000))
         until(lambda: kube.phase("squares") == "Completed", "it completes")
         kube.kubectl("delete", "oj,oc", "--all", "--timeout=60s")
@@ -110,7 +115,7 @@ def test_a_job_goes_on_without_the_operator(kube: Kube, workers: Cluster, tmp_pa
     first, _ = workers.start_workers(2, peers=4)
     kube.apply(pool(workers))
     log, out = tmp_path / "operator.log", tmp_path / "out"
-    with operator(kube, log, **allowed(workers, kube.namespace)):
+    with operator(kube, log, **allowed({kube.namespace: workers})):
         kube.apply(job("squares", out, segments=6_000, per_second=500))
         until(lambda: rows(out), "it writes")
 
@@ -120,6 +125,6 @@ def test_a_job_goes_on_without_the_operator(kube: Kube, workers: Cluster, tmp_pa
 
     assert len(set(rows(out))) < 6_000, "the job was too short for this test"
     until(lambda: len(set(rows(out))) == 6_000, "all is written")
-    with operator(kube, log, **allowed(workers, kube.namespace)):
+    with operator(kube, log, **allowed({kube.namespace: workers})):
         until(lambda: kube.phase("squares") == "Completed", "it is reported")
         kube.kubectl("delete", "oj,oc", "--all", "--timeout=60s")
