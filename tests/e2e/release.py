@@ -105,7 +105,12 @@ class Release:
     # --- jobs ------------------------------------------------------------------------------
 
     def start_squares(self, name: str, per_second: int, segments: int = ENDLESS) -> Squares:
-        """Apply a job that goes on for `segments / per_second` seconds, or until it is stopped."""
+        """Apply a job that goes on for `segments / per_second` seconds, or until it is stopped.
+
+        An operator that a test before has taken away must be back: the API server asks its webhook
+        for each change.
+        """
+        self._await_operator()
         squares = Squares(self, name, segments)
         self.kube.apply(squares.manifest(per_second))
         return squares
