@@ -60,7 +60,8 @@ def kube(definitions: None, request: pytest.FixtureRequest) -> Iterator[Kube]:
 
 @pytest.fixture(scope="module")
 def values(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """Arguments of `helm install`: the `VALUES` of the module, if it has any."""
+    """Arguments of `helm install`: the `VALUES` of the module, if it has any, in which NAMESPACE is
+    the one of the release."""
     return tuple(getattr(request.module, "VALUES", ()))
 
 
@@ -71,7 +72,7 @@ def installed(nodes: None, values: tuple[str, ...]) -> Iterator[Release]:
         release = Release(kube)
         try:
             try:
-                release.install(*values)
+                release.install(*(each.replace("NAMESPACE", kube.namespace) for each in values))
             except (AssertionError, CommandError):
                 print(kube.describe_everything())
                 raise

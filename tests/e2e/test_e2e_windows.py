@@ -12,6 +12,9 @@ from tests.e2e.kube import Kube, until
 from tests.e2e.release import FLIGHTS, NAME, Release
 from tests.e2e.windowed import Windowed
 
+POOL = "unshared"
+VALUES = ("--set", f"tls.dnsNames={{{POOL}-worker.NAMESPACE.svc}}")
+"""A cluster that the chart does not make has its name in the certificate that is drawn."""
 ROUTES = ("departures", "late-share", "stays")
 _REPEATS = """
 import pathlib, sys
@@ -110,12 +113,11 @@ def pool(release: Release, request: pytest.FixtureRequest) -> Iterator[str]:
     """Another pool of workers, with the keys that the test names and no shared volume."""
     spec = release.kube.get("oc", NAME)["spec"] | request.param
     del spec["data"]
-    name = "unshared"
-    kind = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxCluster", "metadata": {"name": name}}
+    kind = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxCluster", "metadata": {"name": POOL}}
     release.kube.apply({**kind, "spec": spec})
-    release.kube.wait(f"oc/{name}", "Ready")
-    yield name
-    release.kube.kubectl("delete", "oc", name, "--wait", "--timeout=60s")
+    release.kube.wait(f"oc/{POOL}", "Ready")
+    yield POOL
+    release.kube.kubectl("delete", "oc", POOL, "--wait", "--timeout=60s")
 
 
 @pytest.mark.parametrize("pool", [{}], indirect=True, ids=["nothing"])
