@@ -40,6 +40,8 @@ class World:
     """In whose place jobs have come."""
     begun: set[JobId] = field(default_factory=set)
     """Those of them that have taken over."""
+    busy: bool = False
+    """An old job is to come to rest before another one may upgrade it."""
     refusal: str = ""
     """Why no job can upgrade another one."""
 
@@ -61,7 +63,7 @@ class World:
         if state != old and job.peers:
             return UpgradeVerdict(state, waits="it carries over state", again_in_s=1.0)
         gone = "" if state in self.jobs else f"there is no job {state}"
-        return UpgradeVerdict(state, refusal=self.refusal or gone)
+        return UpgradeVerdict(state, pauses=self.busy, refusal=self.refusal or gone)
 
     def holder(self, job: JobId) -> JobId:
         while job in self.resumed and job not in self.begun:
@@ -100,7 +102,9 @@ class World:
         elif fn == "suspend-job":
             self.jobs[job] = replace(known, suspended=True)
         elif fn == "resume-job":
-            self.jobs[job] = replace(known, suspended=False)
+            self.jobs[job] = replace(known, suspended=False, paused="")
+        elif fn == "pause-job":
+            self.jobs[job] = replace(known, paused="its inputs are paused")
         elif fn == "drain-job":
             self.jobs[job] = replace(known, draining=True)
 

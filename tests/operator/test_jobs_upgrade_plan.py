@@ -152,6 +152,38 @@ def test_a_job_that_is_taking_over_is_waited_for() -> None:
     assert of.resumed[job(of)] == second
 
 
+def test_a_job_that_is_to_come_to_rest_is_paused_and_waited_for() -> None:
+    of = world()
+    first = job(of)
+    edit(of, B)
+    of.busy = True
+    assert reported(of.settle()) == ["pause-job"]
+    change(of, tasks=PEERS)
+    waiting = now(of)
+    assert (waiting.phase, waiting.reason, waiting.actions) == ("Running", "SpecChanged", ())
+    assert waiting.message == "its inputs are paused"
+    of.busy = False
+    of.settle()
+    assert of.resumed == {job(of): first}
+
+
+@pytest.mark.parametrize("why", ["taken back", "refused", "invalid"])
+def test_a_job_that_was_paused_goes_on_when_nothing_comes_of_it(why: str) -> None:
+    of = world()
+    first = job(of)
+    edit(of, B)
+    of.busy = True
+    of.settle()
+    if why == "taken back":
+        edit(of, A)
+    elif why == "refused":
+        of.refusal = "tasks.a: needs an answer"
+    else:
+        of.spec = replace(of.spec, job=None, problem="spec.workflow: is missing")
+    assert reported(of.settle()) == ["resume-job"]
+    assert of.jobs[first] == LogJob("live")
+
+
 def test_a_job_that_has_no_peers_to_take_over_with_is_passed_over() -> None:
     of = world()
     first = job(of)

@@ -7,26 +7,24 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from immutables import Map
-from msgspec.structs import replace
 from tests.operator.declaring import condition, declare, phase, reported, started, submitted
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, job
 from tests.operator.workers import Workers
-from tests.support.log.memory_log import MemoryLog
-from tests.support.log.runs import altered
 from tests.support.log.submissions import submit_job
-from tests.unit.submission import test_submission_upgrades
 
-from onyx.client.client import Client
-from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.ids import GroupId, JobId
 from onyx.replica.state import Replica
 from onyx_operator.jobs.spec import read_spec
 from onyx_operator.logs import upgrading
 from onyx_operator.logs.state import UpgradeVerdict
-from onyx_operator.logs.upgrading import upgrade
 
 ANSWER = {"tasks": {"read": "initialize"}}
+ENDLESS = [
+    {"name": "read", "type": "input", "plugin": "m:feed"},
+    {"name": "write", "type": "output", "plugin": "files",
+     "options": {"path": "/data/out", "format": "jsonl"}},
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -209,18 +207,26 @@ def test_an_edit_waits_for_a_job_that_is_carrying_over_state(
     assert logs.replica().upgrades(found["status"]["jobId"]) == second
 
 
-def test_an_edit_to_spark_waits_until_nothing_is_in_flight_on_peers() -> None:
-    log = MemoryLog()
-    client, old = Client(log.client(), "balanced"), JobId("a")
-    client.submit(test_submission_upgrades.job("a", plugin="m:feed"))
-    test_submission_upgrades.read(client, "a", documents=0)
-    client.log.put_document("frontier/a/0", b'{"position": 6, "sent": 7}', None)
-    running = altered(client.replica(), old, allocation=Map({TaskName("in"): (PeerId("p"),)}))
-    new = replace(test_submission_upgrades.job("b", plugin="m:feed"), engine="spark")
-    found = upgrade(client.log, running, new, old)
-    assert "job a has segments in flight" in found.waits
-    client.log.put_document("frontier/a/0", b'{"position": 7, "sent": 7}', 0)
-    assert not upgrade(client.log, running, new, old).waits
+def test_a_busy_job_on_peers_comes_to_rest_before_it_is_one_on_spark(
+    api: FakeApi, logs: Logs, operator: Operator
+) -> None:
+    with Workers(logs.log(), tags=("spark",)) as workers:
+        workers.restless = True
+        first = started(api, upgradePolicy="KeepState", catalog=ENDLESS)
+        declare(api, engine="spark")
+
+        def waits(found: Any) -> bool:
+            return "segments of read are in flight" in found["status"]["message"]
+
+        assert phase("Running", "SpecChanged")(api.wait_for("onyxjobs", "job", waits))
+        assert submitted(logs) == [first]
+        declare(api, engine="peers")
+        api.wait_for("onyxjobs", "job", phase("Running", "Running"))
+        workers.restless = False
+        declare(api, engine="spark")
+        api.wait_for("onyxjobs", "job", after(first))
+    names = ["submit-job", "pause-job", "resume-job", "pause-job", "submit-job"]
+    assert [each.NAME for each in logs.commands() if each.NAME in names] == names
 
 
 def test_what_a_first_version_answers_is_ignored(

@@ -25,6 +25,7 @@ from onyx.replica.commands import (
     PrepareJoinCluster,
     RegisterPartitions,
     SealOutput,
+    SignalRest,
     VouchJob,
 )
 from onyx.replica.commands.signal_ready import signal
@@ -35,14 +36,19 @@ from onyx.replica.state import Replica
 class Workers:
     """A group of `peers` virtual peers in a log of one tenancy."""
 
-    def __init__(self, log: MemoryLog, peers: int = 4, group: str = "group") -> None:
+    def __init__(
+        self, log: MemoryLog, peers: int = 4, group: str = "group", tags: tuple[str, ...] = ()
+    ) -> None:
         self._group = GroupId(group)
         self._peers = peers
+        self._tags = tags
         self._log = log.group(self._group)
         self._inbox: queue.SimpleQueue[Entry | Origin | JobId | None] = queue.SimpleQueue()
         self._ending: set[JobId] = set()
         self.problems: list[str] | None = []
         """With jobs that may take the place of others; None: it does not answer."""
+        self.restless = False
+        """Something is in flight for ever."""
         self._replica = Replica()
         self._thread = threading.Thread(target=self._follow, name=f"workers-{group}", daemon=True)
 
@@ -86,13 +92,15 @@ class Workers:
         commands = [*machine.reactions(entry, old, new, self._group)]
         if self._group in new.groups and self._group not in old.groups:
             commands += [
-                AddVirtualPeer(id=f"{self._group}-{number}", group_id=self._group)
+                AddVirtualPeer(id=f"{self._group}-{number}", group_id=self._group, tags=self._tags)
                 for number in range(self._peers)
             ]
         for effect in machine.effects(entry, old, new, self._group):
             commands += self._done(effect)
         for job in sorted(set(by_job(new, "draining")) - set(by_job(old, "draining"))):
             commands += self._exhaust(job)
+        for job in sorted(set(by_job(new, "paused")) - set(by_job(old, "paused"))):
+            commands += [] if self.restless else self._rest(job)
         return commands
 
     def _done(self, effect: Effect) -> list[Command]:
@@ -114,6 +122,18 @@ class Workers:
             RegisterPartitions(job=job, task=task, count=1)
             for task in self._replica.spec(job).inputs
             if task not in known
+        ]
+
+    def _rest(self, job: JobId) -> list[Command]:
+        run, mine = self._replica.run(job), self._replica.groups_index[self._group]
+        rests = {
+            task: tuple(peer for peer in run.allocation.get(task, ()) if peer in mine)
+            for task in self._replica.spec(job).sources
+        }
+        return [
+            SignalRest(job, task, run.allocation_version, run.paused, peers)
+            for task, peers in rests.items()
+            if peers
         ]
 
     def _exhaust(self, job: JobId) -> list[Command]:

@@ -129,7 +129,11 @@ class Cluster:
     def _heal(self) -> None:
         self._until(liveness.membership)
         self._until(liveness.allocation)
-        for job in by_job(self.checkers.model, "suspended"):
+        self._until(liveness.rest)
+        for job in {
+            **by_job(self.checkers.model, "suspended"),
+            **by_job(self.checkers.model, "paused"),
+        }:
             self.write(ResumeJob(job=job))
         for number, job in enumerate(self.checkers.model.jobs):
             if not self.jobs[job].finite:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from tests.support.log.raw_entries import raw_entry
 
-from onyx.replica.commands import DrainJob, Gc, KillJob, ResumeJob, SetOptions, SuspendJob
+from onyx.replica.commands import (
+    DrainJob,
+    Gc,
+    KillJob,
+    PauseJob,
+    ResumeJob,
+    SetOptions,
+    SuspendJob,
+)
 from onyx.replica.commands.set_options import TaskOptions
 
 if TYPE_CHECKING:
@@ -33,6 +41,8 @@ POISON: tuple[tuple[str, dict[str, object]], ...] = (
     ("kill-job", {}),
     ("suspend-job", {"job": "nobody"}),
     ("drain-job", {"job": []}),
+    ("pause-job", {}),
+    ("signal-rest", {"job": "job-0", "task": "in", "version": 1, "pause": 2, "peers": []}),
     ("set-options", {"job": "job-0", "tasks": {"in": {"maxPending": -1}}}),
     ("set-options", {"job": "job-0", "tasks": {"in": {"minPeers": 1}}}),
 )
@@ -169,9 +179,10 @@ class Faults:
             self.cluster.write(KillJob(job=job))
 
     def _lifecycle(self, chance: random.Random) -> None:
-        """Somebody suspends, resumes, drains or changes a job, whatever it is doing."""
+        """Somebody suspends, pauses, resumes, drains or changes a job, whatever it is doing."""
         if self.cluster.server.up:
-            verb = chance.choice((SuspendJob, SuspendJob, ResumeJob, DrainJob, _set_options))
+            verbs = (SuspendJob, SuspendJob, PauseJob, ResumeJob, DrainJob, _set_options)
+            verb = chance.choice(verbs)
             job = chance.choice(list(self.cluster.jobs))
             self.cluster.write(verb(job=job))
 

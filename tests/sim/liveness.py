@@ -1,10 +1,13 @@
-"""What must come true once all faults have stopped (V1 to V3, V6)."""
+"""What must come true once all faults have stopped (V1 to V4, V6)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.support.log.runs import by_job
+
 from onyx.ids import JobId
+from onyx.replica.jobs import restless
 from onyx.replica.scheduling.colocation import by_machine
 from onyx.replica.state import Replica
 
@@ -59,3 +62,12 @@ def completion(cluster: Cluster) -> str | None:
         if cluster.jobs[job].finite or model.run(job).draining
     ]
     return f"V3: {waiting} do not complete" if waiting else None
+
+
+def rest(cluster: Cluster) -> str | None:
+    """V4: a paused job that has peers comes to rest."""
+    model = cluster.checkers.model
+    paused = [job for job in by_job(model, "paused") if model.run(job).allocation]
+    moving = {job: restless(model, job) for job in paused}
+    found = {job: tasks for job, tasks in moving.items() if tasks}
+    return f"V4: {found} do not come to rest" if found else None

@@ -17,7 +17,7 @@ from tests.sim.tasks import Running, Tasks
 from tests.sim.zk import Reply, Status
 from tests.support.log.runs import by_job
 
-from onyx.ids import GroupId, PeerId, Position
+from onyx.ids import GroupId, JobId, PeerId, Position
 from onyx.log import append_queue
 from onyx.log import tail as tails
 from onyx.log.interface import Origin, Session
@@ -241,10 +241,10 @@ class Process:
         if self.state is None:
             return
         self.cluster.fold.current = self
-        draining = by_job(self.state.replica, "draining")
+        told = _told(self.state.replica)
         self.state, actions = group.step(self.state, event)
         self._execute(actions)
-        if self.state is not None and by_job(self.state.replica, "draining") != draining:
+        if self.state is not None and _told(self.state.replica) != told:
             self.tasks.look_again()
 
     def _execute(self, actions: tuple[do.Action, ...]) -> None:
@@ -404,3 +404,8 @@ class Process:
             same = self.cluster.checkers.applied(self, self.state.replica)
             if same is not self.state.replica:
                 self.state = replace(self.state, replica=same)
+
+
+def _told(replica: Replica) -> list[dict[JobId, object]]:
+    """What inputs are told about reading."""
+    return [by_job(replica, "draining"), by_job(replica, "paused")]

@@ -2,8 +2,9 @@
 
 Peers signal ready; once every peer of the job is ready, input tasks register their partitions, read
 one after the other, and say so when they are through; the elected sealer seals. A job that drains
-has no more partitions than it has registered. Every unit of work is *emitted*: the checker asks
-whether this group was allowed to act at this moment (fencing).
+has no more partitions than it has registered; the inputs of one that is paused say that they rest.
+Every unit of work is *emitted*: the checker asks whether this group was allowed to act at this
+moment (fencing).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onyx.ids import AllocationVersion, JobId, PeerId, Slot, TaskName
-from onyx.replica.commands import ExhaustInput, RegisterPartitions, SealOutput
+from onyx.ids import NO_POSITION, AllocationVersion, JobId, PeerId, Position, Slot, TaskName
+from onyx.replica.commands import ExhaustInput, RegisterPartitions, SealOutput, SignalRest
 from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import JobReady, RewireTask, SealTask, StartTask, StopTask
 
@@ -32,6 +33,8 @@ class Running:
     """Partitions of its own that an input has read to the end."""
     exhausted: bool = False
     """Whether an input has said that it has read all of its own."""
+    rested: Position = NO_POSITION
+    """The pause in which an input has said that it is at rest."""
 
 
 class Tasks:
@@ -74,10 +77,10 @@ class Tasks:
             self._later(self._step, peer, version)
 
     def look_again(self) -> None:
-        """Some job drains from now on: its inputs, which may have had nothing to do, have."""
+        """Some job drains, is paused or goes on from now on: its inputs, which may have had nothing
+        to do, have."""
         for peer, running in self.running.items():
-            if self.process.replica.run(running.job).draining:
-                self._later(self._step, peer, running.version)
+            self._later(self._step, peer, running.version)
 
     def _later(self, action, *args: object) -> None:  # type: ignore[no-untyped-def]
         self.process.later(self.work.uniform(0.0, self.process.options.work_s), action, *args)
@@ -105,8 +108,16 @@ class Tasks:
         """Register or exhaust partitions; whether there is more to do."""
         job = self.process.jobs[running.job]
         replica = self.process.replica
-        drains = replica.run(running.job).draining
+        run = replica.run(running.job)
+        drains = run.draining
+        if running.task in job.inputs and run.is_paused and running.rested != run.paused:
+            running.rested, version = run.paused, int(running.version)
+            self.process.propose(
+                peer, SignalRest(running.job, running.task, version, run.paused, (peer,))
+            )
         if running.task not in job.inputs or not (job.finite or drains):
+            return False
+        if run.is_paused and not drains:
             return False
         if running.job not in replica.jobs:
             return False

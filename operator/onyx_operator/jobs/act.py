@@ -22,7 +22,8 @@ from onyx_operator.owners import owner_of
 
 _EVENTS = {
     "suspend-job": ("Suspending", "job {job} is suspended: it gives its peers to other jobs"),
-    "resume-job": ("Resuming", "job {job} is resumed: it asks for peers again"),
+    "pause-job": ("Pausing", "job {job} comes to rest: its inputs read nothing new"),
+    "resume-job": ("Resuming", "job {job} goes on"),
     "drain-job": ("Draining", "job {job} reads nothing new and completes what is pending"),
     "set-options": ("OptionsSet", "tasks of job {job} work with the values of the edited spec"),
     "kill-job": ("Killing", "job {job} is killed"),

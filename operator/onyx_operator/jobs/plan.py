@@ -14,7 +14,14 @@ from msgspec.structs import replace
 
 from onyx.ids import JobId
 from onyx.model.changing import declared
-from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SuspendJob
+from onyx.replica.commands import (
+    DrainJob,
+    KillJob,
+    PauseJob,
+    ResumeJob,
+    SetOptions,
+    SuspendJob,
+)
 from onyx.replica.commands.set_options import TaskOptions
 from onyx_operator.jobs.observed import JobObservation, ids_of_interest, is_of, is_retried
 from onyx_operator.jobs.record import SubmissionRecord
@@ -28,6 +35,9 @@ FILE_WAIT_MIN_S = 1.0
 FILE_WAIT_MAX_S = 60.0
 """Between two looks for the file that a `jobRef` names."""
 BY_COMMAND = "a command killed it"
+_WAITS = "SpecChanged"
+_SUBMITTED = "Submitted"
+"""Reasons of plans that go on with an edit."""
 _FROM_BEGINNING = UpgradeVerdict()
 """A job that starts from the beginning upgrades nothing."""
 
@@ -51,7 +61,7 @@ class Submit(msgspec.Struct, frozen=True):
 class ControlJob(msgspec.Struct, frozen=True):
     """Append a command about a job to the log."""
 
-    command: KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions
+    command: KillJob | SuspendJob | PauseJob | ResumeJob | DrainJob | SetOptions
 
 
 class DeleteObject(msgspec.Struct, frozen=True):
@@ -87,16 +97,26 @@ def plan(seen: JobObservation) -> JobPlan:
     if seen.spec.deleted_at:
         return _delete(seen, seen.log)
     if seen.spec.job is None:
-        return _invalid(seen)
+        found = _invalid(seen)
+        return replace(found, actions=_gone_on(seen, found))
     found = _live(seen, seen.log)
     submits = any(isinstance(each, Submit | Remember) for each in found.actions)
     if seen.log.heir and (submits or not is_of(seen.spec, seen.record)):
         found = _guest(seen, seen.log)
     # Names are used once at a time: who had this one before is gone, and its job goes first.
     ends = (*seen.log.orphans, *_come_back(seen, seen.log, found.actions))
-    return replace(
-        found, actions=(*(ControlJob(KillJob(job=each)) for each in ends), *found.actions)
-    )
+    kills = (ControlJob(KillJob(job=each)) for each in ends)
+    return replace(found, actions=(*kills, *found.actions, *_gone_on(seen, found)))
+
+
+def _gone_on(seen: JobObservation, found: JobPlan) -> tuple[Action, ...]:
+    """A job that was paused for an upgrade goes on, if that was taken back or refused."""
+    job, now = seen.current_job, seen.versions.current
+    if not job.paused or job.suspended or seen.spec.declaration.desired_state != "Running":
+        return ()
+    if now is None or now.job_id is None or found.reason in (_WAITS, _SUBMITTED):
+        return ()
+    return (ControlJob(ResumeJob(job=now.job_id)),)
 
 
 def _guest(seen: JobObservation, log: Log) -> JobPlan:
@@ -239,7 +259,7 @@ def _begin(
         actions.append(Remember(record))
     if unknown:
         actions.append(Submit(record.job_id, by.upgrades, by.remarks))
-    return JobPlan(tuple(actions), "Submitted", "Submitted", f"job {record.job_id} is in the log")
+    return JobPlan(tuple(actions), "Submitted", _SUBMITTED, f"job {record.job_id} is in the log")
 
 
 def _upgrade(seen: JobObservation, log: Log, old: SubmissionRecord) -> JobPlan:
@@ -249,9 +269,10 @@ def _upgrade(seen: JobObservation, log: Log, old: SubmissionRecord) -> JobPlan:
     assert old.job_id is not None
     if by.refusal:
         return _refused(seen.record, job, by)
-    if by.waits:
-        phase, _, _ = _going_on(job)
-        return JobPlan((), phase, "SpecChanged", by.waits, by.again_in_s)
+    if by.waits or by.pauses:
+        phase, _, why = _going_on(job)
+        pause = () if by.waits or job.paused else (ControlJob(PauseJob(job=old.job_id)),)
+        return JobPlan(pause, phase, _WAITS, by.waits or why, by.again_in_s)
     named = replace(old, submitted_at="", finished_at="", phase="", upgraded_from=None)
     begun = _begin(seen, log, replace(seen.versions.wanted, upgraded_from=named), by)
     actions = begun.actions
@@ -280,11 +301,11 @@ def _replace(seen: JobObservation, old: JobId, job: LogJob) -> JobPlan:
     if desired == "Suspended":
         actions = () if job.suspended else (ControlJob(SuspendJob(job=old)),)
         message = f"job {old} is suspended; the new spec is taken when desiredState is Running"
-        return JobPlan(actions, "Suspended", "SpecChanged", message)
+        return JobPlan(actions, "Suspended", _WAITS, message)
     message = f"job {old} of the previous spec completes what it has begun, then the new one starts"
     if desired == "Stopped":
         message = f"job {old} completes what it has begun; nothing is submitted after it"
-    return JobPlan(_drained(old, job), "Draining", "SpecChanged", _and_why(message, job))
+    return JobPlan(_drained(old, job), "Draining", _WAITS, _and_why(message, job))
 
 
 def _drained(job_id: JobId, job: LogJob) -> tuple[Action, ...]:
@@ -358,6 +379,8 @@ def _going_on(job: LogJob) -> tuple[str, str, str]:
     if not job.peers:
         reason = "Displaced" if job.displaced else "WaitingForPeers"
         return "Waiting", reason, _and_why("", job)
+    if job.paused:
+        return "Running", "Paused", _and_why(job.paused, job)
     reason, message = "Running", f"{job.peers} peers work on it"
     if job.starting:
         reason, message = "Starting", "its peers are getting ready"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from onyx.ids import JobId
 from onyx.replica.jobs import has_completed, input_partitions
-from onyx.replica.scheduling.explain import displaced, why_waiting
+from onyx.replica.scheduling.explain import displaced, why_paused, why_waiting
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death, halts, reason, sentence
 from onyx_operator.logs.state import LogJob, Stage
@@ -55,19 +55,19 @@ def log_job(
         required = _required(replica, job)
         return LogJob(stage, failure=failure, completed=completed, required=required)
     run = replica.run(job)
-    peers = [peer for each in run.allocation.values() for peer in each]
     partitions = input_partitions(replica, job)
     return LogJob(
         "live",
         suspended=run.suspended,
         draining=run.draining,
+        paused=why_paused(replica, job),
         options=run.declared or replica.spec(job).options,
         tasks=tuple((task, len(run.allocation.get(task, ()))) for task in replica.tasks_of(job)),
         required=_required(replica, job),
-        starting=any(peer not in run.ready for peer in peers),
+        starting=bool(run.allocation) and not run.is_ready,
         waiting_for=why_waiting(replica, job) or "",
         displaced=displaced(replica, job),
-        stalled=stalled if peers else "",
+        stalled=stalled if run.allocation else "",
         deaths=sentence(deaths),
         deaths_reason=reason(deaths) if deaths else "",
         halted=halts(deaths, moved_ms),
@@ -108,7 +108,7 @@ def _shown(replica: Replica, job: JobId) -> tuple[object, ...]:
     """What a status shows of a record."""
     run = replica.run(job)
     allocated = (run.allocation, run.allocation_version, run.is_ready)
-    parts = (*allocated, run.suspended, run.draining, run.declared)
+    parts = (*allocated, run.suspended, run.draining, run.declared, run.paused, run.rested)
     return (replica.partitions(job), run.exhausted_partitions, *parts)
 
 

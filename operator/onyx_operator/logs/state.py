@@ -20,6 +20,8 @@ class LogJob(msgspec.Struct, frozen=True):
     stage: Stage = "unknown"
     suspended: bool = False
     draining: bool = False
+    paused: str = ""
+    """What becomes of it, if its inputs are paused for an upgrade."""
     options: str = NOTHING_DECLARED
     """The fingerprint of the manifest whose values hold of the keys that may change while it
     runs."""
@@ -115,5 +117,7 @@ class UpgradeVerdict(msgspec.Struct, frozen=True):
     """Why it cannot yet, though it may later: ask again."""
     again_in_s: float | None = None
     """When to ask again; of a refusal, for workers may come that can run it."""
+    pauses: bool = False
+    """That job is to come to rest before."""
     remarks: str = ""
     """What is not carried over."""

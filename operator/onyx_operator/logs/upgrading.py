@@ -28,7 +28,7 @@ from onyx_operator.logs.follower import Follower
 from onyx_operator.logs.state import UpgradeVerdict
 
 CARRY_OVER_WAIT_S = 1.0
-"""Between two looks whether a job has carried over its state, or rests: no event announces that."""
+"""Between two looks whether a job has carried over its state: no event announces that."""
 CHECKS_MAX = 200
 """Questions that are remembered, the newest ones."""
 AGAIN_S = 5.0
@@ -92,12 +92,9 @@ def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> UpgradeVe
     except UserError as error:
         anew = "another restartNonce runs the new one from its beginning"
         return UpgradeVerdict(holder, refusal=f"{error}; {anew}")
-    if found.problems == (upgrades.IN_FLIGHT,):
-        waits = f"job {holder} has segments in flight; the new one upgrades it when nothing comes"
-        return UpgradeVerdict(holder, waits=waits, again_in_s=CARRY_OVER_WAIT_S)
     if found.problems:
         return UpgradeVerdict(holder, refusal=problem_lines(found.problems))
-    return UpgradeVerdict(holder, remarks=_remarks(found))
+    return UpgradeVerdict(holder, remarks=_remarks(found), pauses=bool(found.pauses))
 
 
 def _remarks(found: Plan) -> str:

@@ -38,15 +38,19 @@ from onyx.program.phases import Phase
 from onyx.replica.command import Command
 from onyx.replica.commands import (
     ExhaustInput,
+    PauseJob,
     RegisterPartitions,
     ReportLoss,
     RestartTask,
+    ResumeJob,
     SealOutput,
     SetOptions,
     SignalReady,
+    SignalRest,
 )
 from onyx.replica.commands.set_options import TaskOptions
 from onyx.replica.commands.signal_ready import ReadyPeers
+from onyx.replica.jobs import restless
 from onyx.replica.spec import JobSpec
 from onyx.replica.spec_of_job import DRIVER
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
@@ -245,6 +249,7 @@ class Bench:
         self._replica = self._allocated(submitted, 1)
         self._ready: set[PeerId] = set()
         self._exhausted: dict[str, set[int]] = defaultdict(set)
+        self._pauses = 0
         self.sealed: set[str] = set()
         self.store = MemoryBlobStore() if after is None else after.store
         self.tasks: dict[PeerId, Task] = {}
@@ -331,6 +336,20 @@ class Bench:
         """The log says that the job is to read nothing new."""
         self._replica = altered(self._replica, self.id, draining=True)
 
+    def pause(self) -> None:
+        """The log says that the job is to come to rest."""
+        self._pauses += 1
+        self._replica = PauseJob(job=self.id).apply(self._replica, Position(self._pauses))
+
+    def resume(self) -> None:
+        """The log says that the job goes on."""
+        self._replica = ResumeJob(job=self.id).apply(self._replica, Position(0))
+
+    @property
+    def rests(self) -> bool:
+        """Whether all sources have signalled that they are at rest."""
+        return not restless(self._replica, self.id)
+
     def set_options(self, declares: str = "", **tasks: Mapping[str, int]) -> None:
         """The log says that tasks work with other values."""
         values = {TaskName(name): TaskOptions.of(each) for name, each in tasks.items()}
@@ -380,7 +399,7 @@ class Bench:
                 self._exhaust(command.task, command.partitions)
             case SealOutput():
                 self.sealed.add(command.task)
-            case RestartTask() | ReportLoss():
+            case RestartTask() | ReportLoss() | SignalRest():
                 self._replica = command.apply(self._replica, Position(0))
 
     def permitted(self) -> bool:
@@ -511,6 +530,7 @@ class Bench:
                 slots=slots,
                 ackers=(peers[0],),
                 allocation_version=version,
+                rested=Map(),
             ).records,
         )
 

@@ -215,6 +215,30 @@ def sealers_are_on_their_task(replica: Replica) -> Iterator[str]:
                 yield f"{job}/{task} is sealed and has a sealer"
 
 
+def peers_that_rest_are_on_sources_of_paused_jobs(replica: Replica) -> Iterator[str]:
+    for job in by_job(replica, "rested"):
+        run, spec = replica.run(job), replica.spec(job)
+        there = {peer for task in spec.tasks for peer in run.allocation.get(task.name, ())}
+        if not run.is_paused:
+            yield f"{job} is not paused, and {sorted(run.rested)} rest"
+        if lost := sorted(set(run.rested) - there):
+            yield f"{lost} rest and are not on {job}"
+
+
+def rest_is_of_one_pause_and_version(old: Replica, new: Replica) -> Iterator[str]:
+    """Whoever rests does so until the job goes on, or is allocated anew."""
+    for job in by_job(old, "rested"):
+        before, after = old.run(job), new.run(job)
+        same = (before.paused, before.allocation_version) == (
+            after.paused,
+            after.allocation_version,
+        )
+        if same and not set(before.rested) <= set(after.rested):
+            yield f"{job}: {sorted(before.rested)} rested, now {sorted(after.rested)}"
+        if not same and set(before.rested) & set(after.rested):
+            yield f"{job}: {sorted(after.rested)} still rest"
+
+
 def draining_has_no_way_back(old: Replica, new: Replica) -> Iterator[str]:
     for job in by_job(old, "draining"):
         if job in new.jobs and not new.run(job).draining:
@@ -310,6 +334,7 @@ STATES: Mapping[str, Callable[[Replica], Iterator[str]]] = {
     "R12": size_is_bounded,
     "R14": colocated_jobs_sit_together,
     "R15": options_are_of_tasks_that_run,
+    "R16": peers_that_rest_are_on_sources_of_paused_jobs,
     "F4": dead_groups_stay_away,
 }
 
@@ -320,4 +345,5 @@ STEPS: Mapping[str, Callable[[Replica, Replica], Iterator[str]]] = {
     "R10": nobody_moves_in_vain,
     "R13": what_was_done_stays,
     "R13-draining": draining_has_no_way_back,
+    "R16": rest_is_of_one_pause_and_version,
 }

@@ -17,8 +17,10 @@ from onyx.replica.commands import (
     AddVirtualPeer,
     ExhaustInput,
     KillJob,
+    PauseJob,
     RegisterPartitions,
     SignalReady,
+    SignalRest,
 )
 from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import RewireTask, StartTask
@@ -122,6 +124,21 @@ def test_jobs_that_are_ready_while_a_signal_is_on_its_way_go_together(ring: Ring
     signals = [[each.job for each in entry.jobs] for entry in of_kind(ring, SignalReady)]
     assert signals == [names[:1], names[1:]]
     assert all(ring.states["a"].replica.run(JobId(name)).is_ready for name in names)
+
+
+def test_a_group_says_once_that_all_its_peers_of_a_source_are_at_rest(ring: Ring) -> None:
+    running(ring)
+    ring.write(PauseJob(job="job"))
+    ring.play()
+    run = ring.states["a"].replica.run(JobId("job"))
+    for peer in on(ring, "a", "in"):
+        assert of_kind(ring, SignalRest) == []
+        said = SignalRest(JobId("job"), TaskName("in"), version(ring), run.paused, (peer,))
+        propose(ring, "a", peer, said)
+    (entry,) = of_kind(ring, SignalRest)
+    assert entry.peers == tuple(sorted(on(ring, "a", "in")))
+    ring.play()
+    assert ring.states["a"].replica.run(JobId("job")).has_rested(TaskName("in"))
 
 
 def test_a_signal_that_was_passed_over_with_an_origin_keeps_no_other_back(ring: Ring) -> None:

@@ -6,13 +6,18 @@ from tests.support.log.replica_log import ReplicaLog
 from tests.support.log.runs import altered
 from tests.support.log.submissions import job_spec
 
-from onyx.replica.commands import DrainJob, ExhaustInput
+from onyx.ids import NO_POSITION
+from onyx.replica.commands import DrainJob, ExhaustInput, PauseJob, SignalRest
 
 
 def healthy():
     log = ReplicaLog().join("g1", "g2", "g3", peers=2).submit().ready()
     log.tell(DrainJob(job="j"))
     log.tell(ExhaustInput(job="j", task="read"))
+    log.tell(PauseJob(job="j"))
+    run = log.new.run("j")
+    reading = run.allocation["read"]
+    log.tell(SignalRest("j", "read", run.allocation_version, run.paused, reading))
     return log.new
 
 
@@ -45,6 +50,7 @@ BROKEN = {
         peer_sites=Map({peer: Map({"address": f"{peer}:1"}) for peer in r.peers}),
     ),
     "R15": lambda r: altered(r, "j", options=Map({"nowhere": Map({"maxPending": 5})})),
+    "R16": lambda r: altered(r, "j", paused=NO_POSITION),
     "F4": lambda r: replace(r, left=Map({"g1": 0})),
 }
 
@@ -89,6 +95,7 @@ STEPS_BROKEN = {
         )
     ),
     "R13": lambda r: later(altered(r, "j", exhausted_inputs=Map())),
+    "R16": lambda r: later(altered(r, "j", rested=Map())),
     "R13-draining": lambda r: later(altered(r, "j", draining=False)),
 }
 

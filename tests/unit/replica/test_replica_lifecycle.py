@@ -1,4 +1,4 @@
-"""Suspending, resuming and draining a job: what the replica makes of it."""
+"""Suspending, pausing, resuming and draining a job: what the replica makes of it."""
 
 import pytest
 from immutables import Map
@@ -14,11 +14,14 @@ from onyx.replica.commands import (
     Gc,
     KillJob,
     LeaveCluster,
+    PauseJob,
     RegisterPartitions,
     ResumeJob,
     SealOutput,
+    SignalRest,
     SuspendJob,
 )
+from onyx.replica.jobs import restless
 
 
 def partitions(log, *, count=2):
@@ -133,7 +136,7 @@ def test_a_job_that_has_read_and_waits_for_peers_drains_when_it_has_some():
     assert log.new.run("j").allocation
 
 
-@pytest.mark.parametrize("verb", [SuspendJob, ResumeJob, DrainJob])
+@pytest.mark.parametrize("verb", [SuspendJob, PauseJob, ResumeJob, DrainJob])
 def test_repeats_change_nothing_and_ask_for_nothing(verb):
     log = running()
     if verb is ResumeJob:
@@ -145,7 +148,7 @@ def test_repeats_change_nothing_and_ask_for_nothing(verb):
     assert log.effects("g") == ()
 
 
-@pytest.mark.parametrize("verb", [SuspendJob, ResumeJob, DrainJob])
+@pytest.mark.parametrize("verb", [SuspendJob, PauseJob, ResumeJob, DrainJob])
 @pytest.mark.parametrize("end", ["completed", "killed", "never-submitted"])
 def test_they_change_nothing_about_jobs_that_do_not_run(verb, end):
     log = ReplicaLog().join("g", peers=3)
@@ -206,3 +209,54 @@ def test_a_job_that_has_taken_over_needs_the_other_no_more():
     log.tell(Gc(id="c", jobs=("j",), carried_over=("next",)))
     assert (log.new.jobs, log.new.killed_jobs) == (("next",), ())
     assert "j" not in log.new.records
+
+
+def rests(log, *, version=None, pause=None):
+    """The peers of the only source say that they are at rest."""
+    run = log.new.run("j")
+    peers = run.allocation["read"]
+    version = run.allocation_version if version is None else version
+    log.tell(SignalRest("j", "read", version, run.paused if pause is None else pause, peers))
+    return restless(log.new, "j") == ()
+
+
+def test_a_paused_job_keeps_its_peers_and_rests_when_all_of_its_sources_say_so():
+    log = running()
+    before = log.new.run("j")
+    assert not rests(log)
+    log.tell(PauseJob(job="j"))
+    assert log.new.run("j").allocation_version == before.allocation_version
+    assert log.effects("g") == ()
+    assert restless(log.new, "j") == ("read",)
+    assert rests(log)
+
+
+@pytest.mark.parametrize("late", [{"version": 0}, {"pause": 1}])
+def test_who_rested_in_another_pause_or_version_does_not_count(late):
+    log = running()
+    log.tell(PauseJob(job="j"))
+    assert not rests(log, **late)
+
+
+def test_a_job_that_is_allocated_anew_comes_to_rest_anew():
+    log = running()
+    log.tell(PauseJob(job="j"))
+    assert rests(log)
+    log.tell(LeaveCluster(id=log.new.run("j").allocation["read"][0]))
+    log.tell(AddVirtualPeer(id="more", group_id="g"))
+    assert log.new.run("j").is_paused
+    assert restless(log.new, "j") == ("read",)
+    assert rests(log)
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_a_paused_job_goes_on_when_it_is_resumed(suspended):
+    log = running()
+    log.tell(PauseJob(job="j"))
+    rests(log)
+    if suspended:
+        log.tell(SuspendJob(job="j"))
+    log.tell(ResumeJob(job="j"))
+    run = log.new.run("j")
+    assert run.allocation
+    assert (run.is_paused, run.suspended, run.rested) == (False, False, Map())

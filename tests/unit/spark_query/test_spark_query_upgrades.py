@@ -21,6 +21,7 @@ from tests.support.spark.bench import EngineBench
 from tests.support.spark.inputs import feed
 
 from onyx.errors import Unavailable
+from onyx.replica.jobs import restless
 from onyx.spark.driver.committed import committed
 from onyx.spark_query.folding import kept_states
 from onyx.state.opening import open_store
@@ -178,19 +179,55 @@ def test_state_and_parts_may_be_in_a_bucket(
     line.check()
 
 
-def rest(job: EngineBench) -> None:
-    """Nothing comes for some seconds."""
-    run(job, 400)
+def rest(job: EngineBench, dies: str = "") -> None:
+    """The job, whatever it is doing, is told to come to rest, and does; `dies`: a task of it, while
+    that goes on."""
+    job.pause()
+    run(job, 3)
+    if dies:
+        job.crash(job.task(dies))
+    for _ in range(ROUNDS_MAX):
+        if job.rests:
+            return
+        run(job, 1)
+    raise AssertionError(restless(job.replica(), job.id))
 
 
-def test_a_job_goes_from_spark_to_peers_and_back(tmp_path: Path) -> None:
+@pytest.mark.short(3)
+@pytest.mark.parametrize("dies", ["", "left", "fold", "track", "both", "sums"])
+@pytest.mark.parametrize("columns", [False, True], ids=["dicts", "columns"])
+def test_a_job_goes_from_spark_to_peers_and_back_while_it_is_busy(
+    columns: bool, dies: str, tmp_path: Path
+) -> None:
+    line = Line(tmp_path, columns)
+    line.there(8)
+    line.goes_on("spark").settle()
+    line.there(ROWS, ends=False)
+    busy = line.goes_on("peers")
+    busy.start()
+    run(busy, 2)
+    assert sum(each.runtime.source.in_flight for each in map(busy.task, ("left", "right")))
+    rest(busy, dies)
+    assert sum(line.rows("counts").values()) < 2 * ROWS
+    line.there(ROWS, ends=True)
+    last = line.goes_on("spark")
+    last.settle()
+    assert last.completed, last.exceptions
+    line.check()
+
+
+def test_a_job_that_was_paused_goes_on_when_it_is_resumed(tmp_path: Path) -> None:
     line = Line(tmp_path)
-    for engine, rows in (("spark", 8), ("peers", 16), ("spark", ROWS)):
-        if line.jobs:
-            rest(line.jobs[-1])
-        line.there(rows, ends=rows == ROWS)
-        job = line.goes_on(engine)
+    line.there(ROWS, ends=True)
+    job = line.goes_on("peers")
+    for rounds in (10, 20, 40):
+        run(job, rounds)
+        rest(job)
+        written = line.rows("counts")
         job.settle()
+        assert line.rows("counts") == written
+        job.resume()
+    job.settle()
     assert job.completed, job.exceptions
     line.check()
 
@@ -379,7 +416,7 @@ def test_a_line_of_jobs_of_which_any_task_may_die_at_any_time(seed: int, tmp_pat
     line, rows = Line(tmp_path, columns=bool(seed % 2)), 0
     for engine in ("spark", "peers", "spark", "peers"):
         if engine == "spark" and line.jobs:
-            rest(line.jobs[-1])
+            rest(line.jobs[-1], chance.choice(["", *("left", "fold", "track", "both", "pairs")]))
         job = line.goes_on(engine)
         for _ in range(2):
             rows = min(ROWS - 1, rows + chance.randrange(4))
@@ -387,7 +424,8 @@ def test_a_line_of_jobs_of_which_any_task_may_die_at_any_time(seed: int, tmp_pat
             run(job, chance.randrange(30))
             job.crash(chance.choice(sorted(job.tasks.values(), key=lambda task: task.peer)))
             run(job, chance.randrange(60))
-        job.settle()  # what has not carried over yet is not upgraded
+        if engine == "spark":
+            job.settle()  # what has not carried over yet is not upgraded
     line.there(ROWS, ends=True)
     job.settle()
     assert job.completed, job.exceptions

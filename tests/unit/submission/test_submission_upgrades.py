@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from immutables import Map
@@ -10,13 +12,17 @@ from msgspec.structs import replace
 from tests.support.log.memory_log import MemoryLog
 from tests.support.log.runs import altered
 from tests.support.log.vouching import voucher
+from tests.support.patience import WAIT_S
 
+from onyx.client import rest
 from onyx.client.client import Client
-from onyx.errors import JobRefused, UserError
-from onyx.ids import JobId, PeerId, TaskName
+from onyx.errors import JobRefused, Unavailable, UserError
+from onyx.ids import JobId, PeerId, Position, TaskName
+from onyx.log.interface import Origin
 from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.job import parse_mapping
-from onyx.replica.commands import RegisterPartitions
+from onyx.replica.command import Entry
+from onyx.replica.commands import AddVirtualPeer, PauseJob, RegisterPartitions, SignalRest
 from onyx.submission import upgrades
 from onyx.upgrade.plan import upgrading
 
@@ -154,21 +160,82 @@ def test_answers_without_an_old_job_are_no_upgrade(client: Client) -> None:
         upgrades.plan(client.log, client.replica(), alone, alone.upgrade)
 
 
+def on_spark(client: Client) -> Job:
+    """A job that is to upgrade job a, which lists its partitions."""
+    client.submit(job("a", plugin="m:feed"))
+    read(client, "a", documents=0)
+    return upgrading(replace(job("b", plugin="m:feed"), engine="spark"), "a")
+
+
 @pytest.mark.parametrize(("position", "rests"), [(7, True), (6, False)])
-def test_a_job_goes_from_peers_to_spark_when_nothing_is_in_flight(
+def test_a_job_that_nobody_works_on_goes_from_peers_to_spark_if_it_stopped_at_rest(
     client: Client, position: int, rests: bool
 ) -> None:
-    submit(client, "a")
-    read(client, "a", documents=0)
+    new = on_spark(client)
     at = f'{{"position": {position}, "sent": 7}}'.encode()
     client.log.put_document("frontier/a/1", at, None)
-    new = upgrading(replace(job("b", plugin="m:feed"), engine="spark"), "a")
-    assert new.upgrade is not None
-    waiting = client.replica()
-    running = altered(waiting, JobId("a"), allocation=Map({TaskName("in"): (PeerId("p"),)}))
-    for replica, expected in ((running, rests), (waiting, True)):
-        found = upgrades.plan(client.log, replica, new, new.upgrade).problems
-        assert (upgrades.IN_FLIGHT not in found) is expected
+    found = upgrades.plan(client.log, client.replica(), new, new.upgrade or Upgrade())
+    assert (upgrades.IN_FLIGHT not in found.problems) is rests
+    assert not found.pauses
+
+
+def test_a_job_that_runs_on_peers_is_to_come_to_rest_before_it_goes_to_spark(
+    client: Client,
+) -> None:
+    new, there = on_spark(client), {TaskName("in"): (PeerId("p"),)}
+    for rested, pauses in ((Map(), "a"), (Map({PeerId("p"): None}), "")):
+        replica = altered(client.replica(), JobId("a"), allocation=Map(there), rested=rested)
+        found = upgrades.plan(client.log, replica, new, new.upgrade or Upgrade())
+        assert found.pauses == pauses
+        assert upgrades.IN_FLIGHT not in found.problems
+
+
+@pytest.mark.parametrize("rests", [True, False])
+def test_a_job_on_peers_is_brought_to_rest_or_goes_on(
+    rests: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "REST_TIMEOUT_S", WAIT_S if rests else 0.01)
+    log = MemoryLog()
+    with voucher(log):
+        client = Client(log.client(), "balanced")
+        for number in range(2):
+            client.log.append(AddVirtualPeer(id=f"p{number}", group_id="voucher", tags=("spark",)))
+        new = on_spark(client)
+        run = client.replica().run(JobId("a"))
+
+        def read(item: Entry | Origin) -> None:
+            if rests and isinstance(item, Entry) and isinstance(item.command, PauseJob):
+                at = run.allocation_version, item.position, run.allocation[TaskName("in")]
+                client.log.append(SignalRest(JobId("a"), TaskName("in"), *at))
+
+        unsubscribe = client.log.subscribe(Position(-1), read)
+        with contextlib.closing(SimpleNamespace(close=unsubscribe)):
+            if rests:
+                client.submit(new)
+            else:
+                with pytest.raises(Unavailable, match="of in are in flight; it goes on, and"):
+                    client.submit(new)
+    *_, before, last = [each.command.NAME for each in client.log.read(Position(-1))]
+    states = {each.id: each.state for each in client.statuses()}
+    if rests:
+        assert (before, last, states["a"]) == ("signal-rest", "submit-job", "killed")
+    else:
+        assert (before, last, states) == ("pause-job", "resume-job", {"a": "running"})
+
+
+def test_a_paused_job_says_so_and_how_it_goes_on(client: Client) -> None:
+    client.log.append(AddVirtualPeer(id="p0", group_id="voucher"))
+    client.log.append(AddVirtualPeer(id="p1", group_id="voucher"))
+    submit(client, "a")
+    client.act(PauseJob(job=JobId("a")))
+    found = client.status(JobId("a"))
+    assert found.state == "paused"
+    assert found.waiting_for == (
+        "its inputs are paused for an upgrade, and segments of in are in flight: "
+        "`onyx resume a` lets it go on"
+    )
+    client.resume(JobId("a"))
+    assert client.status(JobId("a")).state == "running"
 
 
 def test_an_old_job_is_kept_until_its_state_has_been_carried_over(client: Client) -> None:

@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "submit": "Submit a job to a running cluster and print its id.",
     "kill": "Stop a job for ever; one that has completed stays so.",
     "suspend": "Give the peers of a job to others until `resume`.",
-    "resume": "Let a suspended job continue where its inputs were.",
+    "resume": "Let a suspended or paused job continue where its inputs were.",
     "drain": "Let a job read nothing new, finish and complete.",
     "set": "Give keys of a task other values while its job runs.",
     "jobs": "List jobs: state, peers, why a job waits or failed.",

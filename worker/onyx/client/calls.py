@@ -47,7 +47,7 @@ def suspend_job(settings: Settings, job: JobId) -> None:
 
 
 def resume_job(settings: Settings, job: JobId) -> None:
-    """Let a suspended job ask for peers again."""
+    """Let a suspended job ask for peers again, and one that is paused for an upgrade go on."""
     with connect(settings) as client:
         client.resume(job)
 

@@ -77,14 +77,16 @@ class Client(JobReader):
         its id is remembered (`ONYX_HISTORY_REMEMBERED_MAX`).
         The entry that submits an upgrade kills the old job. If the old job has not ended, that
         happens only if every worker has answered that it can run the new job, and if there are
-        peers for it. An upgrade that names no old job is ignored.
+        peers for it. One on peers is brought to rest first if the new one has `engine: spark`. An
+        upgrade that names no old job is ignored.
 
         Raises:
             ManifestError: options of a plugin are wrong.
             JobRefused: another job has the id, or the job cannot upgrade the old one.
             UserError: the old job has no state to carry over.
             NoRoom: the tenancy would hold too much.
-            Unavailable: not all workers have answered in time; nothing was changed.
+            Unavailable: not all workers have answered in time, or the old job does not come to
+                rest; nothing was changed.
         """
         return self._submissions.submit_all(jobs)
 
@@ -149,9 +151,10 @@ class Client(JobReader):
         self._change(SuspendJob(job=job), "suspended")
 
     def resume(self, job: JobId) -> None:
-        """Let a suspended job ask for peers again; its inputs replay from their frontiers.
+        """Let a suspended job ask for peers again, and one that is paused read on.
 
-        Changes nothing for a job that is not suspended.
+        The inputs of a suspended one replay from their frontiers. Changes nothing for a job that is
+        neither.
 
         Raises:
             UserError: no job has this id, or it has ended.

@@ -13,7 +13,7 @@ from onyx.client.reports import code_of, exception, outcomes, stalls, why_stalle
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
 from onyx.replica.jobs import has_completed
-from onyx.replica.scheduling.explain import why_waiting
+from onyx.replica.scheduling.explain import why_paused, why_waiting
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death
 from onyx.reports.stalls import Stall
@@ -21,9 +21,11 @@ from onyx.reports.stalls import Stall
 if TYPE_CHECKING:
     from onyx.model.job import Job
 
-JobState = Literal["running", "waiting", "suspended", "draining", "completed", "killed", "unknown"]
+JobState = Literal[
+    "running", "waiting", "suspended", "paused", "draining", "completed", "killed", "unknown"
+]
 """A `suspended` job has no peers, whether it drains or not. A `draining` job may have peers or wait
-for some."""
+for some. The inputs of a `paused` one read nothing new: an upgrade waits until it is at rest."""
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -35,8 +37,8 @@ class JobStatus(msgspec.Struct, frozen=True):
     as_of: Position
     peers: int = 0
     waiting_for: str = ""
-    """Why the job has no peers: what it needs and what there is, or that it is suspended. Else why
-    its manifest cannot be read."""
+    """Why the job has no peers: what it needs and what there is, or that it is suspended; or what a
+    paused one waits for. Else why its manifest cannot be read."""
     exception: dict[str, Any] | None = None
     """The report of the task that killed it, if a task did."""
     stalled: str = ""
@@ -83,7 +85,7 @@ def status_at(
     if completed is not None:
         state = "completed" if completed else "killed"
     elif job in replica.jobs:
-        waiting_for = why_waiting(replica, job)
+        waiting_for = why_waiting(replica, job) or why_paused(replica, job)
         state = _state_of(replica, job, peers)
     report = exception(log, job) if state == "killed" else None
     known, unreadable = readable(log, replica, job)
@@ -132,4 +134,6 @@ def _state_of(replica: Replica, job: JobId, peers: int) -> JobState:
         return "suspended"
     if replica.run(job).draining:
         return "draining"
+    if replica.run(job).is_paused:
+        return "paused"
     return "running" if peers else "waiting"

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 import msgspec
 
 from onyx.base.path_names import path_name
+from onyx.client.rest import at_rest
 from onyx.errors import JobRefused, ManifestError, Problem
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
@@ -91,14 +93,18 @@ class Submissions:
         if problems := [each for job in jobs for each in self._problems(job)]:
             raise ManifestError(problems)
         replica, entries = self._replicas.at(None), dict[JobId, tuple[SubmitJob, Job]]()
+        old = []
         wanted = [(id_of(job), job) for job in map(drop_unused_upgrade, jobs)]
         self._check_room(replica, wanted)
         for job_id, job in wanted:
             entry = self._drafts.prepare(job_id, job)
-            self._check(replica, job, job_id, entry)
+            old += self._check(replica, job, job_id, entry)
             if entries.setdefault(job_id, (entry, job))[0].spec.digest != entry.spec.digest:
                 raise JobRefused(f"two of the jobs have the id {job_id}: {_OTHER_ID}")
-        return [Submission(job_id, self._hand_in(*entry)) for job_id, entry in entries.items()]
+        with ExitStack() as rests:
+            for each in old:
+                rests.enter_context(at_rest(self._replicas, self._acts, each))
+            return [Submission(job_id, self._hand_in(*each)) for job_id, each in entries.items()]
 
     def _check_room(self, replica: Replica, wanted: Sequence[tuple[JobId, Job]]) -> None:
         """Raises NoRoom when the tenancy would have too many jobs. A repeat adds none, nor does a
@@ -112,15 +118,18 @@ class Submissions:
         if new:
             self._log.usage().check_jobs(len(replica.jobs), len(new))
 
-    def _check(self, replica: Replica, job: Job, job_id: JobId, entry: SubmitJob) -> None:
-        taken = replica.digest_of(job_id)
+    def _check(self, replica: Replica, job: Job, job_id: JobId, entry: SubmitJob) -> list[JobId]:
+        """The jobs that are to come to rest before."""
+        old, taken = list[JobId](), replica.digest_of(job_id)
         if taken is None and job.upgrade is not None:
             asks = job.upgrade.from_job in replica.jobs
             found = self._examined(replica, job, entry, asks)
             if found.problems:
                 raise JobRefused("\n".join(map(str, found.problems)))
+            old = [JobId(found.pauses)] if found.pauses else []
         if taken is not None and taken != entry.spec.digest:
             raise JobRefused(f"job {job_id} exists already with other content: {_OTHER_ID}")
+        return old
 
     def examine(self, job: Job) -> Plan:
         """What a job would carry over from the job that it upgrades."""

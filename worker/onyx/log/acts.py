@@ -25,14 +25,17 @@ from onyx.replica.commands import (
     DrainJob,
     Gc,
     KillJob,
+    PauseJob,
     ResumeJob,
     SetOptions,
     SubmitJob,
     SuspendJob,
 )
 
-Act: TypeAlias = SubmitJob | KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions | Gc
-ACTS = (SubmitJob, KillJob, SuspendJob, ResumeJob, DrainJob, SetOptions, Gc)
+Act: TypeAlias = (
+    SubmitJob | KillJob | SuspendJob | PauseJob | ResumeJob | DrainJob | SetOptions | Gc
+)
+ACTS = (SubmitJob, KillJob, SuspendJob, PauseJob, ResumeJob, DrainJob, SetOptions, Gc)
 
 logger = logging.getLogger(AUDIT)
 

@@ -1,9 +1,10 @@
 """What each peer of a group has to log about one job becomes one entry of the group. Pure.
 
-A peer signals that it is ready, and that it has read its partitions to the end. Nobody can act on
-either before the last peer has done so. So a group holds what its peers propose, and writes one
-entry when the last of its peers on the job (or on the task) has proposed. The log then grows with
-groups and not with peers: 450 peers of two processes write two entries where they wrote 450.
+A peer signals that it is ready, that it has read its partitions to the end, and that nothing of it
+is in flight. Nobody can act on any of these before the last peer has done so. So a group holds what
+its peers propose, and writes one entry when the last of its peers on the job (or on the task) has
+proposed. The log then grows with groups and not with peers: 450 peers of two processes write two
+entries where they wrote 450.
 
 What is held is of one allocation version. When the version changes it is dropped, as after a crash
 of the process: every peer is wired again, and proposes again what still holds. A peer that proposes
@@ -29,12 +30,13 @@ from msgspec.structs import replace
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.replica.command import Command
 from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
+from onyx.replica.commands.pause_job import SignalRest
 from onyx.replica.commands.signal_ready import PEERS_MAX, ReadyPeers, SignalReady
 from onyx.replica.state import NOTHING, JobRun, Replica
 
-Key = tuple[JobId, TaskName]
-"""What peers propose together: a task that is exhausted; with an empty name, the readiness of a
-job."""
+Key = tuple[JobId, TaskName, str]
+"""What peers propose together, the name of the command last: a task that is exhausted or at rest;
+with an empty name, the readiness of a job."""
 _ALL_TASKS = TaskName("")
 
 
@@ -46,7 +48,7 @@ class Held(msgspec.Struct, frozen=True):
     peers: frozenset[PeerId] = frozenset()
     """Who has proposed."""
     items: tuple[Any, ...] = ()
-    """ReadyPeers peers or exhausted partitions that are not written yet."""
+    """Peers that are ready or at rest, or exhausted partitions, that are not written yet."""
 
 
 class Gathering(msgspec.Struct, frozen=True):
@@ -66,7 +68,7 @@ def is_gathered(command: Command) -> bool:
     """Whether a group writes this for all its peers together."""
     if isinstance(command, ExhaustInput):
         return command.partitions is not None
-    return isinstance(command, SignalReady)
+    return isinstance(command, SignalReady | SignalRest)
 
 
 def gather(
@@ -74,13 +76,19 @@ def gather(
 ) -> Result:
     """Add a proposal of a peer; with the last one of the group comes what the group writes."""
     if isinstance(command, ExhaustInput):
-        key = command.job, command.task
+        key = command.job, command.task, command.NAME
         gathering, partitions = _add(gathering, replica, group, key, peer, command.partitions or ())
         return gathering, tuple(_exhausted(command, partitions))
+    if isinstance(command, SignalRest):
+        if command.version != replica.run(command.job).allocation_version:
+            return gathering, ()
+        key = command.job, command.task, f"{command.NAME} {command.pause}"
+        gathering, peers = _add(gathering, replica, group, key, peer, command.peers)
+        return gathering, tuple(_rested(command, peers))
     assert isinstance(command, SignalReady)
     for ready in command.jobs:
         if ready.version == replica.run(ready.job).allocation_version:
-            key = ready.job, _ALL_TASKS
+            key = ready.job, _ALL_TASKS, command.NAME
             gathering, peers = _add(gathering, replica, group, key, peer, ready.peers)
             complete = (*gathering.complete, *_parts(ready, peers))
             gathering = replace(gathering, complete=complete)
@@ -156,3 +164,8 @@ def _exhausted(command: ExhaustInput, partitions: tuple[int, ...]) -> Iterator[C
     for start in range(0, len(partitions), PARTITIONS_MAX):
         some = partitions[start : start + PARTITIONS_MAX]
         yield ExhaustInput(job=command.job, task=command.task, partitions=some)
+
+
+def _rested(command: SignalRest, peers: tuple[PeerId, ...]) -> Iterator[Command]:
+    for start in range(0, len(peers), PEERS_MAX):
+        yield replace(command, peers=peers[start : start + PEERS_MAX])

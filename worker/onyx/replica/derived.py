@@ -70,6 +70,7 @@ def _follow(old: Replica, new: Replica, moved: list[JobId], position: Position) 
                 slots=_slots(run.allocation, run.slots),
                 allocation_version=position,
                 ready=NOTHING,
+                rested=NOTHING,
                 displaced=_is_displaced(old, new, job),
             )
             new = new.with_run(job, now)

@@ -65,6 +65,12 @@ def input_partitions(replica: Replica, job: JobId) -> list[int]:
     return [n for each in inputs for n in range(each.first, each.first + each.count)]
 
 
+def restless(replica: Replica, job: JobId) -> tuple[TaskName, ...]:
+    """The sources of a paused job that have not said that they are at rest."""
+    run = replica.run(job)
+    return tuple(task for task in replica.spec(job).sources if not run.has_rested(task))
+
+
 def exhaust(replica: Replica, job: JobId, source: TaskName) -> Replica:
     """A source of a running job is exhausted. Without outputs left to seal, the job is complete
     when all its sources are."""

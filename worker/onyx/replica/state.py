@@ -46,6 +46,12 @@ class JobRun(msgspec.Struct, frozen=True):
     """The job wants no peers for now."""
     draining: bool = False
     """Its inputs read nothing new any more."""
+    paused: Position = NO_POSITION
+    """The entry since which its inputs read nothing new, until it is resumed; `NO_POSITION` when
+    they read."""
+    rested: Map[PeerId, None] = NOTHING
+    """Peers of sources that have signalled, in this pause and this allocation version, that nothing
+    of theirs is in flight."""
     options: Map[TaskName, Map[str, int]] = NOTHING
     """Values that were set while it runs, by task and key; 0 for a key's default."""
     declared: str = ""
@@ -75,6 +81,16 @@ class JobRun(msgspec.Struct, frozen=True):
     """By segment (`losses.key_of`), or task, how often a process has died over it alone."""
     loss_reports: tuple[str, ...] = ()
     """The newest that were counted."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its inputs read nothing new until it is resumed."""
+        return self.paused != NO_POSITION
+
+    def has_rested(self, task: TaskName) -> bool:
+        """Whether all peers of a source have signalled that they are at rest."""
+        peers = self.allocation.get(task, ())
+        return bool(peers) and all(peer in self.rested for peer in peers)
 
     @property
     def is_ready(self) -> bool:

@@ -63,24 +63,22 @@ def plan(
         )
     manifest = stored_job(log.get_chunk(digest), old)
     found = plan_of(manifest, job, upgrade)
-    if job.engine == "spark" and manifest.engine != "spark" and not _rests(log, replica, old):
-        found = replace(found, problems=(*found.problems, IN_FLIGHT))
-    return found
+    if job.engine != "spark" or manifest.engine == "spark":
+        return found
+    if replica.run(old).allocation:
+        return replace(found, pauses=old if jobs.restless(replica, old) else "")
+    partitions = jobs.input_partitions(replica, old)
+    left = not all(is_at_rest(log, old, each) for each in partitions)
+    return replace(found, problems=(*found.problems, IN_FLIGHT)) if left else found
 
 
 IN_FLIGHT = Problem(
     "spec.engine",
-    "is spark, and the old job has segments in flight on peers, which a query cannot recognize",
-    "try it again when its inputs are quiet and all is published; or let the engine be peers",
+    "is spark, and the old job stopped with segments in flight on peers, which a query cannot "
+    "recognize",
+    "resume it, if it is suspended: it comes to rest then; or let the engine be peers",
 )
-"""A problem that may soon be over."""
-
-
-def _rests(log: LogReader, replica: Replica, job: JobId) -> bool:
-    """Whether nothing is in flight of what inputs have read, as far as their frontiers say it; or
-    nobody works on the job: then it comes to rest no more. Whoever reads the state looks again."""
-    partitions = jobs.input_partitions(replica, job) if replica.run(job).allocation else []
-    return all(is_at_rest(log, job, each) for each in partitions)
+"""A problem of an old job that no peer works on, as its frontiers say; its driver looks again."""
 
 
 def state_holder(log: LogReader, replica: Replica, job: JobId) -> JobId:

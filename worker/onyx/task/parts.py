@@ -28,7 +28,7 @@ from onyx.base.runs import Numbers
 from onyx.base.seams import Clock
 from onyx.flow.batch import Batch
 from onyx.flow.groups.grouping import GroupChecks
-from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
+from onyx.ids import NO_POSITION, AllocationVersion, JobId, PeerId, Position, TaskName
 from onyx.joins.shares import Share
 from onyx.joins.table import Table
 from onyx.ledger.retry_delay import RetryDelay
@@ -452,6 +452,10 @@ class Allocation(msgspec.Struct):
     answering: Answering = NOBODY
     """Which trees are of requests; known when the job is ready."""
     exhaust_proposed: bool = False
+    rests: bool = False
+    """The job is paused and all sources above are at rest: nothing begins by itself."""
+    rest_signalled: Position = NO_POSITION
+    """The pause in which the peer has said that it is at rest."""
     flush_again_s: float = 0.0
     """In a job with loops, when outputs are asked again to make durable what they hold."""
     flush_wanted: bool = False

@@ -52,6 +52,9 @@ class Plan(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     problems: tuple[Problem, ...]
     """Why the job cannot upgrade the old one, each with the path of the key that decides it."""
+    pauses: str = ""
+    """The old job, if that is to come to rest before: its inputs are paused, and what is in flight
+    arrives. Empty if it need not, or rests."""
 
     def carries(self, part: Part, name: str) -> bool:
         """Whether the state of a task or window is carried over."""

@@ -91,6 +91,8 @@ def _print_plan(job: Job, plan: Plan, as_json: bool) -> ExitCode:
             table.add_row(*map(Text, (step.part, step.name, step.fate, step.why)))
         Console().print(table)
     if not as_json:
+        if plan.pauses:
+            print(f"the inputs of job {plan.pauses} are paused until nothing of it is in flight")
         for problem in plan.problems:
             print(problem)
     return ExitCode.INVALID if plan.problems else ExitCode.SUCCESS

@@ -24,6 +24,7 @@ from onyx.replica.commands.join_cluster import (
 )
 from onyx.replica.commands.kill_job import KillJob
 from onyx.replica.commands.leave_cluster import LeaveCluster
+from onyx.replica.commands.pause_job import PauseJob, SignalRest
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.commands.report_loss import ReportLoss
 from onyx.replica.commands.restart_task import RestartTask
@@ -46,6 +47,7 @@ __all__ = [
     "KillJob",
     "LeaveCluster",
     "NotifyJoinCluster",
+    "PauseJob",
     "PrepareJoinCluster",
     "RegisterPartitions",
     "ReportLoss",
@@ -54,6 +56,7 @@ __all__ = [
     "SealOutput",
     "SetOptions",
     "SignalReady",
+    "SignalRest",
     "SubmitJob",
     "SuspendJob",
     "VouchJob",
@@ -73,6 +76,7 @@ COMMANDS: Mapping[str, type[Command]] = {
         KillJob,
         LeaveCluster,
         NotifyJoinCluster,
+        PauseJob,
         PrepareJoinCluster,
         RegisterPartitions,
         ReportLoss,
@@ -81,6 +85,7 @@ COMMANDS: Mapping[str, type[Command]] = {
         SealOutput,
         SetOptions,
         SignalReady,
+        SignalRest,
         SubmitJob,
         SuspendJob,
         VouchJob,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from onyx.ids import Position
+from onyx.ids import NO_POSITION, Position
 from onyx.replica.command import Command
 from onyx.replica.spec import Job
-from onyx.replica.state import Replica
+from onyx.replica.state import NOTHING, Replica
 
 
 class SuspendJob(Command, frozen=True):
@@ -29,12 +29,14 @@ class SuspendJob(Command, frozen=True):
 
 
 class ResumeJob(Command, frozen=True):
-    """Let a suspended job have peers again."""
+    """Let a suspended job have peers again, and the inputs of a paused one read."""
 
     job: Job
 
     def apply(self, replica: Replica, position: Position) -> Replica:
-        """No change for a job that is not suspended."""
-        if not replica.run(self.job).suspended:
+        """No change for a job that is neither suspended nor paused."""
+        run = replica.run(self.job)
+        if not run.suspended and not run.is_paused:
             return replica
-        return replica.with_run(self.job, replace(replica.run(self.job), suspended=False))
+        run = replace(run, suspended=False, paused=NO_POSITION, rested=NOTHING)
+        return replica.with_run(self.job, run)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from onyx.ids import JobId, TaskName
+from onyx.replica.jobs import restless
 from onyx.replica.scheduling.colocation import by_machine, movable
 from onyx.replica.scheduling.demand import (
     Demand,
@@ -41,6 +42,15 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
         return _lacking_machine(replica, needs)
     unserved = (_lacking_tags(replica, needs, task) for task in needs.tasks)
     return next((each for each in unserved if each), None) or _lacking_peers(replica, needs)
+
+
+def why_paused(replica: Replica, job: JobId) -> str:
+    """What becomes of a job whose inputs read nothing new; empty for every other one."""
+    if not replica.run(job).is_paused:
+        return ""
+    left = restless(replica, job)[:TASKS_NAMED_MAX]
+    what = f"segments of {', '.join(left)} are in flight" if left else "nothing is in flight"
+    return f"its inputs are paused for an upgrade, and {what}: `onyx resume {job}` lets it go on"
 
 
 def displaced(replica: Replica, job: JobId) -> bool:

@@ -118,8 +118,8 @@ def _require_rest(
     if behind or emitted:
         raise UserError(
             f"job {old.id} had {behind + emitted:,} segments at task {task} in flight, and a query "
-            "of Spark cannot recognize them: upgrade that job with engine: peers, and go to Spark "
-            "when its inputs are quiet and all is published"
+            "of Spark cannot recognize them: upgrade that job with engine: peers, and while that "
+            "one runs, go to engine: spark from there: it comes to rest first"
         )
 
 

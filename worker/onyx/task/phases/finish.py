@@ -17,6 +17,7 @@ from onyx.program.route import notes_of_refused
 from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.parts import Allocation, Runtime, Sealing, Status, Work
+from onyx.task.phases.rest import signal_rest
 from onyx.task.phases.send import pass_event_time
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source, report_progress
@@ -89,6 +90,7 @@ def idle(task: BatchTask) -> Answer:
         sink.tick()
         _ack_durable(runtime, allocation, sink)
     moved = tend(runtime, allocation, idle=True, tick=True, ends=True)
+    signal_rest(runtime, allocation)
     allocation.acks.tend(idle=True)
     _report_queue(runtime, allocation)
     return ADVANCED if moved else WAITING

@@ -28,6 +28,7 @@ from onyx.task.channels.edges import Edges, batches_apart, read_edges
 from onyx.task.channels.outbox import put_to_child
 from onyx.task.parts import Allocation, Runtime, Work
 from onyx.task.phases.finish import idle
+from onyx.task.phases.rest import follow_pause
 from onyx.task.source.source import Source, part_of, report_progress, tell_retried
 from onyx.task.stateful.upkeep import blocked
 from onyx.task.table import ADVANCED, Answer
@@ -47,6 +48,7 @@ def read_batch(task: BatchTask) -> Answer:
     """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
     _follow_options(task)
     runtime, allocation, work = task.runtime, task.allocation, task.work
+    follow_pause(runtime, allocation)
     if runtime.tables is not None:
         runtime.tables.tend()
     work.timer.begin(runtime.sizing.wants_cpu)

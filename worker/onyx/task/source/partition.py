@@ -78,6 +78,8 @@ class Partition(msgspec.Struct):
     """The reader, if its source wants to know what is processed."""
     end: int | None = None
     """Where a partition that is drained ends; nothing is read from there on."""
+    hold: int | None = None
+    """While the job is paused: nothing is read from there on."""
     idle_since_s: float | None = None
     reserve_max: int | None = None
     """Most positions to reserve ahead, under a limit of the rate."""
@@ -97,6 +99,11 @@ class Partition(msgspec.Struct):
     def position(self) -> int:
         """Everything before it is processed."""
         return self.window.frontier
+
+    @property
+    def stop(self) -> int | None:
+        """Where reading ends, for good or as long as the job is paused."""
+        return self.hold if self.end is None else self.end
 
     @property
     def ended(self) -> bool:
@@ -125,6 +132,20 @@ class Partition(msgspec.Struct):
             self.end = max(self.next_position, self.sent_before, taken)
         if isinstance(self.reader, FilledReader):
             self.reader.hurry()
+
+    def pause(self, paused: bool) -> None:
+        """Read no further than somebody may have read already, until the job goes on."""
+        if not paused:
+            self.hold = self.idle_since_s = None
+        elif self.hold is None:
+            self.hold = max(self.next_position, self.sent_before)
+
+    def at_rest(self) -> bool:
+        """Whether all that may have been read is complete, and stored as that; begins to save."""
+        waits = self.to_retry or not (self.ended or self.next_position == self.stop)
+        if waits or self.frontier(reserve=0).position != self.next_position:
+            return False
+        return self.save()
 
     def completed(self, roots: Numbers) -> int:
         """Trees are complete, of whichever attempt. Returns how many were not before."""
@@ -209,14 +230,15 @@ class Partition(msgspec.Struct):
             self.newest_ms = newest_ms
 
     def give_up_if_idle(self, now_s: float) -> None:
-        """A partition that drains was reserved further than it was ever read: it has given nothing
-        for a while, so it ends here."""
-        if self.end is None:
+        """A partition that drains, or is paused, was reserved further than it was ever read: it has
+        given nothing for a while, so it stops here."""
+        if self.stop is None:
             return
         if self.idle_since_s is None:
             self.idle_since_s = now_s
         elif now_s - self.idle_since_s >= DRAIN_IDLE_S:
-            self.end = self.next_position
+            self.hold = self.next_position
+            self.end = None if self.end is None else self.next_position
 
     @property
     def again(self) -> int:
@@ -296,8 +318,8 @@ class Partition(msgspec.Struct):
         """How many positions to reserve before they are read."""
         if self.finished_reading():
             return 0
-        if self.end is not None:
-            return self.end - self.next_position
+        if self.stop is not None:
+            return self.stop - self.next_position
         wanted = max(self._lately, RESERVE_POSITIONS_MIN, self.sizing.segments_max)
         return wanted if self.reserve_max is None else min(wanted, self.reserve_max)
 

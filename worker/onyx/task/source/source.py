@@ -99,6 +99,8 @@ class Source:
         self._since_flush = 0
         """Segments sent since the last flush whose acks are waited for."""
         self._waiting_for_room = 0
+        self.paused = False
+        """Nothing new is read; what is pending is still replayed."""
         self.partitions: dict[int, Partition] = {}
         self.exhausted: dict[int, int] = {}
         """Partitions that were wholly complete already when this peer took them over, with their
@@ -274,18 +276,15 @@ class Source:
         return []
 
     def wants_flush(self) -> bool:
-        """Whether outputs should make durable what they hold: half of what may be pending has
-        been sent since the last time, everything has been read, or somebody waits for it."""
+        """Whether outputs should make durable what they hold: half of what may be pending was sent
+        since the last time, all is read, the job is paused, or somebody waits for it."""
         awaited = [each.awaited() for each in self.partitions.values()]
-        if any(awaited):
-            self._since_flush = 0
-            return True
-        if not self._since_flush:
+        much = self._since_flush * 2 >= self._sizing.pending_max
+        due = self._since_flush and (much or self.paused or self.finished_reading())
+        if not (due or any(awaited)):
             return False
-        due = self._since_flush * 2 >= self._sizing.pending_max or self.finished_reading()
-        if due:
-            self._since_flush = 0
-        return due
+        self._since_flush = 0
+        return True
 
     def mark(self) -> Mark:
         """How far event time has come by what was read. While there is something to replay, what is
@@ -336,7 +335,8 @@ class Source:
 
     def _read_new(self, partition: Partition, in_flight: int) -> list[Batch]:
         wanted = partition.wanted(in_flight)
-        if wanted <= 0 or partition.finished_reading():
+        stops = partition.next_position == partition.stop
+        if wanted <= 0 or stops or partition.finished_reading():
             return []
         again = partition.again
         wanted = self._limit.allowed(min(wanted, self._may_send(partition)), again)
@@ -379,7 +379,7 @@ class Source:
             self._waiting_for_room += room <= 0
             store.save(partition.frontier(wanted))
             room = store.reserved - at
-        return room if partition.end is None else min(room, partition.end - at)
+        return room if partition.stop is None else min(room, partition.stop - at)
 
     def _check_timeouts(self, now_s: float) -> None:
         if now_s >= self.rested_s:

@@ -80,6 +80,12 @@ class ChunkPace:
         if self._settle_s is None:
             self._settle_s = self._clock.monotonic_s() + SETTLED_S
 
+    def rests(self) -> bool:
+        """Whether there is nothing that the log does not say. What there is becomes due."""
+        if self._settle_s is not None:
+            self._settle_s = self._clock.monotonic_s()
+        return self._due_s is None and self._settle_s is None
+
     def due(self, idle: bool, at_once: bool) -> bool:
         """Whether a chunk is due.
 
@@ -95,7 +101,7 @@ class ChunkPace:
         now_s = self._clock.monotonic_s()
         if now_s < self._not_before_s:
             return False
-        return now_s >= self._due_s or (idle and self._rests(now_s))
+        return now_s >= self._due_s or (idle and self._is_quiet(now_s))
 
     def begun(self, rest_s: float) -> None:
         """A chunk with all changes was begun, and the next one has time for as long."""
@@ -105,7 +111,7 @@ class ChunkPace:
         self._gathered = self._seen = 0
         self._due_s = self._settle_s = None
 
-    def _rests(self, now_s: float) -> bool:
+    def _is_quiet(self, now_s: float) -> bool:
         """Whether an idle moment is more than one between two batches."""
         if self._seen != self._gathered:
             self._seen, self._quiet_s = self._gathered, now_s

@@ -271,6 +271,16 @@ class StateKeeper:
         to the log, and not too much waits to arrive."""
         return self._pace.nothing_waits and not self.emissions.full
 
+    def at_rest(self) -> bool:
+        """Whether nothing that was emitted is in flight, and the log says so; begins to write what
+        it does not say."""
+        if self.firing is not None or self.operator.unfinished or self.emissions.unsettled:
+            return False
+        if not self._pace.rests():
+            self.cut(idle=True, at_once=True)
+            return False
+        return self.appends.current is None
+
     @property
     def durable(self) -> bool:
         """Whether nothing waits to be written."""

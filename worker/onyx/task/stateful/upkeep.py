@@ -48,10 +48,12 @@ def follow(allocation: Allocation) -> None:
     if keeper is None or event_time is None:
         return
     watermark = event_time.watermark
-    if watermark is not None and keeper.may_advance:
+    advances = keeper.may_advance and not allocation.rests
+    if watermark is not None and advances:
         fire(keeper, lambda: keeper.advance(watermark))
     keeper.forget(event_time.take_frontiers())
-    released = keeper.release(event_time.mark) if keeper.may_advance else None
+    advances = keeper.may_advance and not allocation.rests
+    released = keeper.release(event_time.mark) if advances else None
     if released is not None:
         event_time.release(released)
     first = keeper.emissions.first_partition
@@ -73,6 +75,8 @@ def tend(runtime: Runtime, allocation: Allocation, idle: bool, tick: bool, ends:
     keeper = allocation.keeper
     if keeper is None:
         return False
+    tick &= not allocation.rests or keeper.operator.unfinished
+    ends &= not allocation.rests
     moved = next_page(keeper) if keeper.firing is not None else tick and _tick(keeper)
     durable = _ack_durable(runtime, allocation, keeper)
     if ends and not durable and keeper.firing is None and not keeper.operator.unfinished:
