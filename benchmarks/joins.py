@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, Options, Repeats, parser, run
 
+from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns, to_dicts
-from onyx.flow.formats import Segments
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.table import Table
 

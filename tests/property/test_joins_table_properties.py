@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
-from onyx.flow.formats import Segments
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.table import Table
 

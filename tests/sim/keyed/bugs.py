@@ -28,9 +28,8 @@ from tests.sim.planting import FoundBy, Plants, planted_of
 from onyx.base.runs import Numbers
 from onyx.codec.values import decode_values
 from onyx.errors import Unavailable
-from onyx.flow.batch import Batch
+from onyx.flow.batch import Batch, Segments
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import Segments
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment import SegmentFailure
 from onyx.joins.kept import Kept

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 
 from onyx.errors import UserError
+from onyx.flow.batch import COLUMNS
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
-from onyx.flow.formats import COLUMNS
 from onyx.flow.groups import codes
 from onyx.flow.groups.codes import KeyCodes, Remembered, compact
 from onyx.flow.groups.getters import key_getter

@@ -34,7 +34,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from onyx.flow.batch import Indices, Mask, Segment, Segments, format_of
+from onyx.flow.batch import DICTS, Indices, Mask, Segment, Segments, format_of
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns, from_dicts, shown_dicts
 from onyx.flow.conditions import (
@@ -49,7 +49,6 @@ from onyx.flow.conditions import (
     sendable,
     without_keys,
 )
-from onyx.flow.formats import DICTS
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import NOTHING, Handling, Outgoing, Refused, Routed, with_extra
 from onyx.flow.segment import SegmentFailure

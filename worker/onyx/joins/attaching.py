@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.flow.arrays import Indices, Mask
+from onyx.flow.batch import Segments, format_of
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns, Row, to_dicts
 from onyx.flow.columns.values import to_array
-from onyx.flow.formats import Segments, format_of
 from onyx.flow.segment import Segment
 from onyx.joins.keys import NONE
 

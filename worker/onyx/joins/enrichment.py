@@ -18,8 +18,8 @@ from msgspec import field
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices
+from onyx.flow.batch import Segments, format_of
 from onyx.flow.columns.values import MISMATCH
-from onyx.flow.formats import Segments, format_of
 from onyx.flow.segment import JoinRefusal, SegmentFailure
 from onyx.joins.attaching import attached, default_of, occupied, values_of
 from onyx.joins.keys import NONE

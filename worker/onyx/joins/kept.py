@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices
+from onyx.flow.batch import Segments, format_of
 from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.columns.values import MISMATCH, to_array
-from onyx.flow.formats import Segments, format_of
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.segment import JoinRefusal, Segment, SegmentFailure
 from onyx.joins.attaching import default_of, values_of

@@ -22,6 +22,7 @@ from onyx.codec.returns import size_bytes
 from onyx.flow.apply import apply_function, apply_to_columns
 from onyx.flow.batch import (
     Batch,
+    Fitted,
     FoundKeys,
     Indices,
     Segment,
@@ -33,7 +34,6 @@ from onyx.flow.batch import (
     take,
 )
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import Fitted
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.leaves import Leaves, of_some

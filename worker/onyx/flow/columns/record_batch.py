@@ -1,7 +1,7 @@
 """Segments as columns: an Arrow record batch of which row i is segment i.
 
 A batch holds its segments as a list of dicts or as `Columns`; what is done with either, its format
-knows (`flow.formats`). `Columns` is immutable, so tasks of one process share it without copies.
+knows (`flow.batch`). `Columns` is immutable, so tasks of one process share it without copies.
 
 Why a class around a record batch: iterating over a record batch gives columns where a list of
 dicts gives segments, so code that was made for dicts would go wrong in silence. And `to_dicts` is

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.arrays import U64, Indices
-from onyx.flow.batch import as_dicts
+from onyx.flow.batch import DICTS, Segments, as_dicts, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import DICTS, Segments, format_of
 from onyx.flow.groups.codes import KeyCodes, KeyList, Remembered
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.groups.keys import are_plain_parts, column_hashes, key_hash, slots_of_shards

@@ -18,9 +18,8 @@ import numpy as np
 from onyx.base.runs import array_of
 from onyx.codec.returns import size_bytes
 from onyx.errors import contained
-from onyx.flow.batch import Batch, Indices, Segment, as_dicts, take
+from onyx.flow.batch import COLUMNS, Batch, Indices, Segment, as_dicts, take
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import COLUMNS
 from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.segment import Refusal, SegmentFailure
 from onyx.functions.returning import Returned, collecting, lost, one_by_one

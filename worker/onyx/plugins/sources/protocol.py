@@ -12,7 +12,7 @@ from onyx.plugins.protocol import PluginContext
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from onyx.flow.formats import Segments
+    from onyx.flow.batch import Segments
     from onyx.flow.segment import Segment
 
 
