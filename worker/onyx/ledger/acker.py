@@ -149,6 +149,8 @@ class Acker:
         return len(self._ranges) + len(self._packed)
 
     def _settle(self, key: int, ledger: RangeLedger) -> list[Numbers]:
+        assert key not in self._ranges, "taken out before, so that nobody packs it meanwhile"
+        assert key not in self._packed, "a range is in one place"
         done = ledger.settle(key)
         if ledger.open:
             if len(self._ranges) >= self._ranges_max:
@@ -174,6 +176,7 @@ class Acker:
     def _pack(self, key: int) -> None:
         ledger = self._ranges.pop(key)
         offsets, values = ledger.values(key)
+        assert len(offsets) == ledger.open, "what is open is packed, and nothing else"
         self._packed[key] = _Packed(offsets.astype(np.uint16), values, ledger.touched_s)
         self._packed_trees += len(offsets)
         while max(self._packed_trees, len(self._packed)) > self._trees_max:
@@ -184,6 +187,7 @@ class Acker:
     def _unpacked(self, key: int) -> _Packed:
         found = self._packed.pop(key)
         self._packed_trees -= len(found.offsets)
+        assert self._packed_trees >= 0, "no range is taken out twice"
         return found
 
 
@@ -266,6 +270,7 @@ class RangeLedger:
     def add(self, roots: Numbers, values: Numbers) -> None:
         """XOR values in; `roots` are strictly increasing and all of this range."""
         first, last = int(roots[0]) & OFFSET_MASK, int(roots[-1]) & OFFSET_MASK
+        assert len(roots) == len(values) <= last - first + 1, "each root once, and in order"
         if isinstance(roots, Run) and isinstance(values, Run) and not self._dense:
             distance = (values.first - roots.first) & _WORD
             if self._toggle(first, last + 1, distance):
@@ -308,6 +313,8 @@ class RangeLedger:
 
     def put(self, offsets: Indices, values: U64) -> None:
         """Let these be open, in a range in which nothing is."""
+        assert not self._ends, "a new range, or one that was used up"
+        assert not self.open, "likewise"
         self._array(0)[offsets] = values
 
     @property

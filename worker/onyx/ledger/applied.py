@@ -104,6 +104,7 @@ class Applied:
 
     def add(self, roots: Numbers, ids: Numbers) -> None:
         """Segments that are applied now. The columns are kept and must not change afterwards."""
+        assert len(roots) == len(ids), "each id has its root"
         last = self._recent[-1] if self._recent else None
         if last is not None and follow((last.roots, roots)) and follow((last.ids, ids)):
             self._recent[-1] = _Batch(joined((last.roots, roots)), joined((last.ids, ids)))

@@ -215,6 +215,7 @@ class PendingWindow:
                 self._attempt[part] = 0
                 self._retries[part] = 0
         self._incomplete += n
+        self._check()
         return run_of_roots(self.partition, first, self._next)
 
     def complete(self, roots: Numbers) -> int:
@@ -356,6 +357,7 @@ class PendingWindow:
         self._slots = 1 << (needed - 1).bit_length()
         self._mask = self._slots - 1
         now = positions & self._mask
+        assert len(positions) <= needed <= self._slots <= self.capacity, "`room` was asked before"
         for name in ("_state", "_attempt", "_sent", "_held", "_retries"):
             column = getattr(self, name)
             longer = np.zeros(self._slots, dtype=column.dtype)
@@ -411,6 +413,7 @@ class PendingWindow:
 
     def _rest(self, positions: Indices, until_s: float) -> None:
         """These positions in flight, at least one, are to be read again later."""
+        assert len(positions), "something is to rest"
         self._state[positions & self._mask] = RESTING
         for first, end in ranges_of(positions, gap=1):
             heapq.heappush(self._resting, (until_s, first, end))
@@ -419,8 +422,18 @@ class PendingWindow:
         self._state[positions & self._mask] = DUE
         return ranges_of(positions)
 
+    def _check(self) -> None:
+        """What holds between two calls."""
+        span = self._next - self._frontier
+        assert 0 <= self._incomplete <= span <= self._slots <= self.capacity, "a ring of this span"
+        assert bool(self._incomplete) == bool(span), "the frontier is the first that is incomplete"
+
     def _advance(self) -> None:
         """Move the frontier up to the first position that is not complete."""
+        self._to_first_incomplete()
+        self._check()
+
+    def _to_first_incomplete(self) -> None:
         if self._state[self._frontier & self._mask] != DONE:
             return
         looked = LOOKED_AT_FIRST
@@ -505,6 +518,7 @@ class OrderedWindow(PendingWindow):
         return self._from(int(positions[0]), DUE)
 
     def _rest(self, positions: Indices, until_s: float) -> None:
+        assert len(self._resting) <= 1, "all that rests is one range, up to the newest"
         first = int(positions[0])
         for until_before_s, first_before, _ in self._resting:
             first, until_s = min(first, first_before), max(until_s, until_before_s)
@@ -513,6 +527,9 @@ class OrderedWindow(PendingWindow):
 
     def _from(self, first: int, state: np.uint8) -> list[Range]:
         """All positions from one on are to be read again."""
+        assert self._frontier <= first < self._next, (
+            "what is below the frontier is never read again"
+        )
         self._any_retried = True
         for _, part in self._parts(first, self._next):
             self._incomplete += int(np.count_nonzero(self._state[part] == DONE))
