@@ -186,9 +186,9 @@ def test_a_zombie_cannot_append_and_says_so_ever_after(store: BlobStore) -> None
 def test_any_peer_of_the_new_version_stops_all_zombies(store: BlobStore) -> None:
     zombies = [taken_over(store, 1, rank, [rank]).log for rank in range(2)]
     taken_over(store, 2, 3, [])
-    for zombie in zombies:
+    for rank, zombie in enumerate(zombies):
         with pytest.raises(Fenced):
-            zombie.append(change(0, "late"))
+            zombie.append(change(rank, "late"))
 
 
 def test_a_peer_of_an_old_version_cannot_begin(store: BlobStore) -> None:

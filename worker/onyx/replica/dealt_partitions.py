@@ -17,6 +17,7 @@ def partitions_of(rank: int, partitions: int, peers: int) -> range:
 
 def rank_of(partition: int, partitions: int, peers: int) -> int:
     """The number of the peer that reads a partition."""
+    assert 0 <= partition < partitions, "partitions are numbered from 0 on"
     each, more = divmod(partitions, peers)
     longer = more * (each + 1)
     if partition < longer:

@@ -51,6 +51,7 @@ def _replace_lost_ackers(replica: Replica) -> Replica:
         there = {peer for peers in run.allocation.values() for peer in peers}
         if not there.issuperset(run.ackers):
             chosen = choose_ackers(replica, job, run.allocation)
+            assert there.issuperset(chosen), "ackers are on their job"
             replica = replica.with_run(job, replace(run, ackers=chosen))
     return replica
 
@@ -65,6 +66,7 @@ def _follow(old: Replica, new: Replica, moved: list[JobId], position: Position) 
     for job in moved:
         if job in new.jobs:
             run = new.run(job)
+            assert position > run.allocation_version, "allocation versions only grow"
             now = replace(
                 run,
                 slots=_slots(run.allocation, run.slots),
@@ -117,6 +119,7 @@ def _slots(allocation: Map[TaskName, tuple[PeerId, ...]], slots: Slots) -> Slots
                     number += 1
                 kept[peer] = Slot(number)
                 taken.add(Slot(number))
+        assert len(taken) == len(peers), "each peer of a task has a slot of its own"
         found[task] = before if kept == before else Map(kept)
     return Map(found)
 

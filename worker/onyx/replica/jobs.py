@@ -55,6 +55,8 @@ def complete(replica: Replica, job: JobId) -> Replica:
 
 def forget(replica: Replica, jobs: Iterable[JobId]) -> Replica:
     """Everything about jobs that have ended, but their ids in the tuples."""
+    jobs = frozenset(jobs)
+    assert jobs.isdisjoint(replica.jobs), "what runs is not forgotten"
     return replace(replica, records=without(replica.records, *jobs))
 
 
@@ -106,6 +108,8 @@ def assignment(replica: Replica, peer: PeerId) -> tuple[JobId, TaskName] | None:
 
 def _stop(replica: Replica, job: JobId) -> Replica:
     records = replica.records
+    assert job not in replica.completed_jobs, "a job ends once"
+    assert job not in replica.killed_jobs, "a job ends once"
     if job in records:
         ended = Position(replica.version + 1)
         records = records.set(job, replace(records[job], run=None, ended=ended))

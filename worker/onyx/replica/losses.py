@@ -63,4 +63,5 @@ def with_suspects(known: Sequence[Run], found: Sequence[Run], alone: bool) -> tu
     deaths = {run[:3]: run[3] for run in known}
     for run in found:
         deaths[tuple(run)] = deaths.get(tuple(run), 0) + (not alone)
+    assert all(count >= 0 for count in deaths.values()), "nobody comes back to life"
     return tuple((*run, count) for run, count in deaths.items())[-SUSPECT_RUNS_MAX:]

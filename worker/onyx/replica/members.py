@@ -32,6 +32,8 @@ def without(mapping: Map[K, V], *keys: K) -> Map[K, V]:
 
 def join(replica: Replica, group: GroupId) -> Replica:
     """The group becomes a member, and the peers that it announced before do too."""
+    assert group not in replica.groups, "a group joins once"
+    assert group not in replica.left, "who has left stays away"
     return replace(
         replica,
         groups=(*replica.groups, group),
@@ -44,6 +46,7 @@ def join(replica: Replica, group: GroupId) -> Replica:
 def leave(replica: Replica, group: GroupId, position: Position) -> Replica:
     """All traces of a group but one: that it left. Those who were joining through it must retry."""
     pairs, _, _ = close_ring(replica.pairs, group)
+    assert group not in pairs, "nobody watches who has left"
     stranded = joiners_at(replica, group)
     replica = remove_peers(replica, replica.groups_index.get(group, ()))
     return replace(

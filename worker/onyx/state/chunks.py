@@ -272,6 +272,8 @@ def encode_emitted(runs: Sequence[EmittedRun]) -> bytes:
     Raises:
         SegmentError: a value has no encoding.
     """
+    ends = [each.first + len(each.segments) for each in runs]
+    assert all(end <= each.first for end, each in zip(ends, runs[1:], strict=False)), "in order"
     encoded = [each.encoded or encode_run(each.segments) for each in runs]
     return encode_values(
         [[each.first, each.child, *data] for each, data in zip(runs, encoded, strict=True)]
@@ -292,6 +294,8 @@ def encode_chunk(
     folder: TaskFolder, key: LogKey, frame: Frame, chunk: Chunk, sections: Sequence[Section]
 ) -> bytes:
     """The bytes of a chunk; those of its shards are in the sections."""
+    assert len(chunk.roots) == len(chunk.ids), "an id a root"
+    assert frame.start <= frame.seq, "the first part of a snapshot is not behind another"
     columns = [_packed_roots(array_of(chunk.roots)), encode_column(chunk.ids)]
     shards, blocks = _packed(sections)
     header = _encoder.encode(
@@ -396,6 +400,7 @@ def _packed(sections: Sequence[Section]) -> tuple[list[_Shard], list[tuple[int, 
             blocks.append(_block(values))
             values, size = [], 0
     blocks.append(_block(values))
+    assert not shards or shards[-1].block < len(blocks), "each shard is in a block"
     return shards, blocks
 
 

@@ -61,6 +61,7 @@ class Gathered(msgspec.Struct):
     def take(self, chunk: ChunkReader) -> None:
         """The next chunk of the log, CHANGE or SNAPSHOT."""
         frame = chunk.frame
+        assert frame.kind in (Kind.CHANGE, Kind.SNAPSHOT), "the others have nothing of shards"
         if frame.kind is Kind.CHANGE:
             self._parts = None
             self._add(chunk)
@@ -114,6 +115,8 @@ class Gathered(msgspec.Struct):
             self.forgotten[partition] = max(frontier, self.forgotten.get(partition, 0))
 
     def _replace_by(self, snapshot: Gathered, first: int) -> None:
+        assert snapshot.shards.keys() == self.shards.keys(), "a snapshot has all shards of its log"
+        assert first >= self.first, "chunks are taken in order"
         self.shards, self._columns = snapshot.shards, snapshot._columns
         self.size, self.whole, self.first = snapshot.size, True, first
         self.watermark = snapshot.watermark

@@ -87,6 +87,8 @@ class StateLog:
             UserError: the store refuses (rights, path).
         """
 
+        assert self._shards.issuperset(chunk.shards), "a log has the shards that it was opened for"
+
         def encoded(seq: int) -> bytes:
             return self._encoded(chunk, Frame(Kind.CHANGE, seq), all_sections_of(chunk.shards))
 
@@ -108,7 +110,9 @@ class StateLog:
                 f"has {sorted(self._shards)}"
             )
         self._writer.settle()
+        assert self._writer.doubtful is None, "a snapshot is of what is durable"
         start, before = self._writer.last + 1, self._size
+        assert self._whole is None or self._whole < start, "snapshots follow each other"
         # As much is behind the last whole snapshot until this one is complete: one that fails is
         # still wanted.
         self._size = Size(0, before.since)
@@ -118,6 +122,7 @@ class StateLog:
             content = Chunk()
         # Not before its last part is durable: `collect` deletes all that is before a whole
         # snapshot.
+        assert self._writer.last >= start, "a snapshot has a part at least"
         self._whole = start
         self._size.since = 0
 
@@ -205,6 +210,7 @@ class Collector:
 def collect(logs: StateLogs, own: LogKey, start: int) -> None:
     """Mark the own snapshot that begins at `start`, then delete what it and those of the other
     peers of this version have made superfluous."""
+    assert start > 0, "the first chunk says what the log is, and stays"
     store, folder = logs.store, logs.folder
     try:
         store.create(folder.mark(own, start), b"")

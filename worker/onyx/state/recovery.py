@@ -182,6 +182,7 @@ class _Recovery(msgspec.Struct):
             raise self._fenced(f"version {newest} has begun")
         begun = self._begun
         found = self.read()
+        assert found.shards.keys() == self._shards, "all that was asked for is known, or new"
         carries_over = self._carry_over is not None and bool(self._missing)
         if begun is None:
             self._open(found, carries_over)
@@ -202,6 +203,8 @@ class _Recovery(msgspec.Struct):
         begun = self._begun
         sources = self._own_again(begun) if begun else self._fenced_sources()
         self._missing = self._shards.difference(*(source.shards for source in sources))
+        had = sum(len(source.shards) for source in sources)
+        assert had + len(self._missing) == len(self._shards), "a shard comes from one log, or none"
         self._reader.expect(sum(self._size_bytes(source) for source in sources))
         gathered = [self._gather(source) for source in sources]
         found = Gathered.of(self._shards)
@@ -212,6 +215,7 @@ class _Recovery(msgspec.Struct):
             watermarks.append(carried.watermark)
         # Older logs first: what a younger one says is about what these have left.
         for base in self._behind(sources, gathered):
+            assert base.version < self._own.version, "what is behind is older"
             found.absorb(self._gather_base(base))
         for each in gathered:
             found.absorb(each)

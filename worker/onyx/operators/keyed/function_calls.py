@@ -94,6 +94,7 @@ class HeldStates:
             Exception: what it has raised, or why what it returned cannot be sent. Nothing of the
                 call is left.
         """
+        assert not self._changes.backs, "the call before has kept its changes, or taken them back"
         self.state.turn_to(group)
         try:
             made = _sendable(fn(*self._params, argument, self.state))
@@ -114,6 +115,7 @@ class HeldStates:
             The leaves, or all rows as failures, if one has failed, and then nothing of the call is
             left; and whether it has set a state.
         """
+        assert len(groups) == len(columns), "each row has a group"
         state = self._columns_of(self._values, groups)
         made = apply_to_columns(lambda *given: fn(*given, state), self._params, columns)
         leaves = refuse(made)

@@ -271,6 +271,7 @@ class MadeBefore:
         """So much was made of a segment."""
         if segments:
             item = _item(of)
+            assert item not in self._made.get(group), "of an applied segment nothing is made again"
             self._made.set(group, item, encode(list(segments)))
             self._of_root.setdefault(of[0], []).append((group, item))
 

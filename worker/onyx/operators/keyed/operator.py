@@ -109,6 +109,7 @@ class KeyedOperator(KeyedStates):
                 by_index.setdefault(index, []).append(segment)
         work.made, work.made_of, work.seen = [], {}, [index for index, _ in failed]
         roots, ids = array_of(first_attempts(batch.roots)).tolist(), array_of(batch.ids).tolist()
+        assert len(roots) == len(ids) == len(batch), "each segment has a root and an id"
         for index in called:
             before.keep(groups[index], (roots[index], ids[index]), by_index.get(index, ()))
         for index in sorted({*range(len(batch))}.difference(called, work.seen)):
@@ -171,6 +172,7 @@ class _Calls:
             self.made.setdefault(shard, []).extend(made)
             if self._tells_apart:
                 self.made_of.setdefault(shard, []).extend([self._index] * len(made))
+                assert len(self.made_of[shard]) == len(self.made[shard]), "all is of a segment"
 
     def _call_once(self, group: Any, segment: Segment) -> None:
         """If no segment with its uniqueness key has been applied."""

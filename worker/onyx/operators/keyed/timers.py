@@ -99,6 +99,7 @@ class Timers:
         Meanwhile others may be set, moved and deleted: what is due by now comes as well."""
         dues = self._dues[clock]
         for due_ms, key in dues.take(now_ms):
+            assert due_ms <= now_ms, "nothing fires before its time"
             for name, (at_ms, _) in self._of_clock(key, clock):
                 if at_ms == due_ms and self.get(key, name) == (clock, due_ms):
                     self.delete(key, name)
@@ -188,6 +189,7 @@ class _Slots:
     def put(self, due_ms: int, key: Any) -> None:
         """A key is due in a slot that was not opened."""
         number = due_ms // self._width_ms
+        assert number > self.opened, "a slot that was opened gets nothing more"
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = self._holder.bucket(_FORM, self._shards)
@@ -202,7 +204,9 @@ class _Slots:
     def open(self, now_ms: int) -> Iterator[tuple[int, Any]]:
         """What is in the slots that have begun, which are gone then."""
         while self._numbers and self._numbers[0] * self._width_ms <= now_ms:
-            self.opened = heappop(self._numbers)
+            number = heappop(self._numbers)
+            assert number > self.opened, "slots are opened in order, each once"
+            self.opened = number
             bucket = self._buckets.pop(self.opened)
             for key, due_ms in bucket.items():
                 yield due_ms, key

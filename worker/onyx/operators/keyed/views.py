@@ -299,24 +299,24 @@ def _attribute(view: View) -> property:
 class Changes:
     """How to take back the changes of one call, in order."""
 
-    __slots__ = ("_backs",)
+    __slots__ = ("backs",)
 
     def __init__(self) -> None:
-        self._backs: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self.backs: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
     def add(self, back: Callable[..., object], *arguments: Any) -> None:
         """A change was made that this call takes back."""
-        self._backs.append((back, arguments))
+        self.backs.append((back, arguments))
 
     def keep(self) -> bool:
         """The changes stay; whether there are some."""
-        if not self._backs:
+        if not self.backs:
             return False
-        self._backs.clear()
+        self.backs.clear()
         return True
 
     def take_back(self) -> None:
         """All is as it was."""
-        while self._backs:
-            back, arguments = self._backs.pop()
+        while self.backs:
+            back, arguments = self.backs.pop()
             back(*arguments)

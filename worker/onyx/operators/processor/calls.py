@@ -113,6 +113,7 @@ class Calls:
                 return Turn(taken, made, error=error)
             weight += self._outbox.segments
             offered, owes, took = self._outbox.take(), self._outbox.owes, before - len(inbox)
+            assert took >= 0, "what was taken is not given back"
             made += offered
             taken += took
             if not (took or offered or owes or begun):
@@ -128,6 +129,7 @@ class Calls:
                 inbox.keep_first()
                 alone, before_it = True, weight
         self._check_offered("process", self._outbox.owes)
+        assert taken == len(items), "an empty inbox was taken"
         return Turn(taken, made, inbox.failed)
 
     def work_off(self, ordinal: int, item: Any) -> Iterator[list[Any]]:

@@ -105,6 +105,7 @@ class ProcessorStates(Operator):
 
     def process(self, ordinal: int, items: Sequence[Any], takes: Takes) -> Worked:
         """Have items processed, as `Turns.take`."""
+        assert not self.unfinished, "an unfinished item is finished before anything else is done"
         if self._turns.wants_save:
             self._save()
         made: list[Any] = []
@@ -161,6 +162,7 @@ class ProcessorStates(Operator):
             yield self._page(made)
         if made_so_far.segments < sent.segments:
             raise self._turns.differs("process makes")
+        assert self._is_inside, "nothing else was done meanwhile"
         self._is_inside, self._called = False, True
         self._snapshot.end_item(its.shard)
         if self._durable:
@@ -284,6 +286,7 @@ class ProcessorStates(Operator):
         return self._snapshot.take_changes()
 
     def _save(self) -> None:
+        assert not self._is_inside, "in the middle of an item a processor has no state to save"
         begun_s = self._clock.monotonic_s()
         self._snapshot.begin()
         self._turns.calls.save(self._snapshot.take)

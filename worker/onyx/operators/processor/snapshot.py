@@ -102,6 +102,7 @@ class Snapshot:
 
     def finish(self, whole: bool) -> None:
         """All has been offered; if that is the `whole` state, the rest is gone."""
+        assert all(key in self._entries for key in self._offered), "what was offered is kept"
         if whole:
             for key in list(self._entries.keys()):
                 if key not in self._offered:
@@ -110,6 +111,7 @@ class Snapshot:
         else:
             self._forget_strangers([each for each in self._strangers if each[1] in self._offered])
         self._offered = set()
+        assert not (whole and self._strangers), "after a whole state nothing is a stranger"
 
     def clear(self) -> None:
         """Nothing is saved any more."""
@@ -164,6 +166,9 @@ class Snapshot:
 
     def begin_item(self, item: Unfinished) -> None:
         """An item is not finished, or so much more of what it makes is sent."""
+        known = self._unfinished.get(item.shard)
+        assert known is None or known.item is item.item, "a shard has one unfinished item at most"
+        assert known is None or known.sent.segments <= item.sent.segments, "what is sent stays sent"
         self._unfinished[item.shard] = item
         self._new_unfinished.add(item.shard)
 

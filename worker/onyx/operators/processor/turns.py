@@ -139,6 +139,8 @@ class Turns:
 
     def _done(self, ordinal: int, items: Sequence[Any], turn: Turn) -> Worked:
         """A turn has ended well."""
+        assert turn.taken <= len(items), "a processor takes what it was given"
+        assert all(at < turn.taken for at, _ in turn.failed), "what fails was taken"
         taken = items if turn.taken == len(items) else items[: turn.taken]
         failed = dict(turn.failed)
         good = [each for at, each in enumerate(taken) if at not in failed] if failed else taken
@@ -160,6 +162,7 @@ class Turns:
     ) -> Worked:
         """The first item that is left makes more than is kept in memory: it is finished before
         anything else is done."""
+        assert turn.taken < len(items), "the item that is large was not taken yet"
         before, item, rest = items[: turn.taken], items[turn.taken], items[turn.taken + 1 :]
         if not self._durable:  # this very processor goes on with it
             worked = self._done(ordinal, before, turn)
@@ -289,6 +292,7 @@ class History:
             segments: how many the processor has taken.
             wanted: whether to keep it in any case.
         """
+        assert segments >= 0, "a call takes segments, or none"
         if wanted or self._left > 0:
             self._calls.append(done)
             self._left -= segments

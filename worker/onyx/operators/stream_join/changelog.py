@@ -76,6 +76,7 @@ class Chronicle:
                 append(records, shard, JoinRows(JOINED, side, end - first, cut(first, end)))
         # Behind the rows: a watermark says of all before it which are gone.
         risen = self._watermarks != self._written
+        assert (self._watermarks >= self._written).all(), "event time only rises"
         for shard in known:
             if risen[shard]:
                 append(records, shard, _reached(self._watermarks[shard]))
@@ -214,6 +215,7 @@ class _Side:
     def store_all(self) -> None:
         for schema, records, shards in self._alike():
             rows = put_together(schema, [each.piece for each in records], len(shards))
+            assert rows.num_rows == len(shards), "each row has a shard"
             self._store(self.side, rows, shards)
         self._waiting, self._rows, self._bytes = {}, 0, 0
 

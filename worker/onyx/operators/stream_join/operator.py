@@ -111,6 +111,7 @@ class JoinedStreams(Operator):
             rows: the segments, by the kinds of their keys.
             shards: of the segments.
         """
+        assert len(times) == len(segments) == len(shards), "each segment has a time and a shard"
         late = times < self._spans.late_before(self._watermarks[shards])
         every = Stored.of(segments)
         self._results.saw(side, every.rows.schema)
@@ -141,6 +142,7 @@ class JoinedStreams(Operator):
         """
         if not len(rows):
             return
+        assert len(rows) == len(of), "each row is of a segment that has come"
         rows = in_order(rows)  # neighbours in a large array are found faster
         if not self.its.latest:
             reach = self._spans.reach(side, rows.times)
@@ -168,6 +170,7 @@ class JoinedStreams(Operator):
         return self._rise(END, shards)
 
     def _rise(self, watermark: int, shards: Collection[int]) -> Pages:
+        assert NO_WATERMARK <= watermark <= END, "a time of the join"
         mine = np.array(sorted(shards), np.intp)
         rising = mine[self._watermarks[mine] < watermark]
         if not len(rising):
@@ -179,6 +182,7 @@ class JoinedStreams(Operator):
                 for side, rows in lone
                 for each in self._alone(side, rows.take(np.flatnonzero(page[rows.shards])))
             ]
+            assert (self._watermarks[page] < watermark).all(), "event time only rises"
             self._watermarks[page] = watermark
             fired = gathered(int(page.argmax()), made)
             if fired:

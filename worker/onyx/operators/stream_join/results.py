@@ -64,6 +64,7 @@ class Results:
 
     def of_pairs(self, left: Chosen, right: Chosen) -> Made:
         """A segment for each row that is chosen of both, which are as many."""
+        assert len(left.where) == len(right.where), "rows meet in pairs"
         if left.stored.of_dicts or right.stored.of_dicts:
             segments = merged(self._prefixes, *_different(left), *_different(right))
             both = left.stored.of_dicts and right.stored.of_dicts
@@ -123,6 +124,7 @@ def by_shard(parts: Sequence[Made], shards: Indices) -> Iterator[tuple[int, Segm
 def gathered(shard: int, parts: Sequence[Made]) -> Page:
     """Results as few batches, which a shard emits."""
     runs: list[list[Made]] = []
+    assert all(part.of is None or len(part.of) == len(part.segments) for part in parts), "of each"
     rows = ROWS_MAX
     for part in parts:
         if not len(part.segments):

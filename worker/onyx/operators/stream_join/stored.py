@@ -63,6 +63,7 @@ class StoredSide:
         """More rows, in order (`part.in_order`)."""
         if not len(rows):
             return
+        assert len(rows.hashes) == len(rows.times) == len(rows.where), "columns of the same rows"
         self._parts.append(self._part(rows))
         while self._merge_last():
             pass
@@ -83,12 +84,14 @@ class StoredSide:
 
     def drop(self, time: int) -> None:
         """Rows of a lower time are gone: leave out parts of which they are half."""
+        rows = len(self)
         kept: list[Part | None] = []
         for part in self._parts:
             if part.is_before(time):
                 continue
             kept.append(self._without_gone(part.rows) if part.is_half_before(time) else part)
         self._parts = [each for each in kept if each is not None]
+        assert len(self) <= rows, "nothing comes back"
 
     def forget(self, shard: int) -> None:
         """All rows of a shard go."""
@@ -145,6 +148,7 @@ class Part:
         if keep is not None:
             rows, self._by_time = keep(rows, _in_time(rows))
         self.rows = rows
+        assert len(rows), "a part has rows"
         self._first, self._last = int(rows.times.min()), int(rows.times.max())
         self._median: int | None = None
 

@@ -88,6 +88,7 @@ class WindowedOperator(Operator):
                 where = np.flatnonzero(new)
                 keys = chosen(keys, where)
                 prepared = prepared_for(its, chosen(prepared.segments, where))
+        assert len(keys) == len(prepared.segments), "each segment has a group"
         return prepared, keys
 
     def _add(self, prepared: Prepared, groups: Keyed) -> None:
@@ -98,6 +99,7 @@ class WindowedOperator(Operator):
         if not added.late:
             return
         self.program.metrics.add(LATE_SEGMENTS, len(added.late))
+        assert len(added.late) <= len(segments), "each is late once"
         where = np.array(added.late, np.intp)
         shards = self._shards_of(chosen(groups, where))
         emit_late(keeper, self._its.late_to, as_dicts(chosen(segments, where)), shards)

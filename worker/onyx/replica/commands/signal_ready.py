@@ -56,6 +56,8 @@ def _mark(replica: Replica, ready: ReadyPeers) -> Replica:
             state = state.set(peer, "active")
     run = replace(run, ready=run.ready.update(news))
     record = replace(replica.records[ready.job], run=run)
+    assert len(run.ready) <= len(allocated), "only peers of a job are ready for it"
+    assert ready.version >= record.ready_version, "allocation versions only grow"
     if run.is_ready:
         record = replace(record, ready_version=ready.version)
     records = replica.records.set(ready.job, record)

@@ -55,6 +55,7 @@ def plan(replica: Replica, demands: Sequence[Demand]) -> Plan:
     """Peers of each task of each job; a job that would starve somewhere gets none."""
     scheduler = JOB_SCHEDULERS.get(replica.job_scheduler, JOB_SCHEDULERS["balanced"])
     numbers = distribute(scheduler, demands, len(replica.peers))
+    assert sum(numbers.values()) <= len(replica.peers), "nobody is offered what is not there"
     counts = {each.job: split(each, numbers[each.job]) for each in demands}
     wanted = {e.job: min(counts[e.job].values(), default=0) for e in demands if e.batches}
     machines, pools = choose_machines(replica, wanted)
@@ -72,6 +73,9 @@ def _allocate(replica: Replica, demands: list[Demand]) -> dict[JobId, Allocation
     while demands:
         places = place(replica, plan(replica, demands))
         if places is not None:
+            seated = [peer for peers in places.values() for peer in peers]
+            assert len(frozenset(seated)) == len(seated), "a peer has one task"
+            assert frozenset(replica.peers).issuperset(seated), "who has a task is a member"
             return _by_job(places)
         left_out = _newest_with_tags(replica, demands)
         demands = [each for each in demands if each is not left_out]

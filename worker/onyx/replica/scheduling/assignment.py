@@ -50,6 +50,7 @@ def cheapest(
         [supply[kind] for kind in range(len(costs))],
         np.array([len(columns) for columns in alike.values()]),
     )
+    assert int(shares.sum()) == len(rows), "each row has a column"
     if (shares[by_class >= forbidden] > 0).any():
         return None
     waiting = [iter(columns) for columns in alike.values()]

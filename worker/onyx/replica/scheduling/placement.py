@@ -114,6 +114,7 @@ def _fill(
     added: dict[Seat, list[PeerId]] = {seat: [] for seat in stay}
     for seat, peer in zip(open_, chosen, strict=True):
         added[seat].append(peer)
+    assert all(len(stay[each]) + len(added[each]) >= counts[each] for each in stay), "no open seat"
     return {seat: _in_order(replica, seat, (*stay[seat], *added[seat])) for seat in stay}
 
 

@@ -85,6 +85,7 @@ class Disk:
         share = 1 - KEPT * self._extents_max / self.held
         for bucket in list(self._buckets.values()):
             bucket.evict(share)
+        assert self.held >= 0, "nothing goes out of memory twice"
 
     def copy_out(self) -> None:
         """On disk as well: what is in memory."""
@@ -255,6 +256,7 @@ class SpilledBucket(Bucket):
         return dict.__contains__(self, key) or self._is_stored(key)
 
     def __len__(self) -> int:
+        assert self._cold >= 0, "nothing comes into memory twice"
         return dict.__len__(self) + self._cold
 
     def __iter__(self) -> Iterator[Any]:

@@ -122,6 +122,7 @@ class _Keys:
     def _forget(self) -> None:
         """The oldest bucket goes."""
         end = self._first + self._bucket_keys_max
+        assert end <= self._next, "only what is known is forgotten"
         first_name, end_name = self._numbered(self._first), self._numbered(end)
         for key in hashable_keys(list(_read(self._db.iter(), first_name, end_name))):
             self._db.delete(self._name(key))
