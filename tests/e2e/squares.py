@@ -11,6 +11,12 @@ def square_of_group(segment):
     return {**square(segment), "group": segment["n"] % 8}
 
 
+def counted(segment, state):
+    """How many segments of its group have come, this one included."""
+    state.count = (state.count or 0) + 1
+    return {"group": segment["group"], "count": state.count}
+
+
 def total(event, window, trigger, state_event, total):
     """The squares of a group in an extent of a window, added up."""
     return {"group": state_event["group_key"], "from": state_event["lower_bound"], "total": total}

@@ -64,6 +64,14 @@ found = [((row["group"], row["from"]), row["total"]) for row in rows(sys.argv[2]
 fired = sorted(found) == sorted(sums.items())
 print("they agree" if fired else [sorted(found)[-20:], sorted(sums.items())[-20:]])
 """
+_COUNTED = """
+import collections, json, pathlib
+rows = [json.loads(line) for path in pathlib.Path("/data/counted/engines").rglob("*.jsonl")
+        for line in path.open() if line.strip()]
+last = collections.Counter(row["group"] for row in rows)
+print(len(rows), sorted((row["group"], row["count"]) for row in rows) ==
+      sorted((group, n + 1) for group, rows in last.items() for n in range(rows)))
+"""
 _DRIVES = """
 import pathlib
 lines = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")]
@@ -213,6 +221,56 @@ def with_windows(squares: Squares) -> dict[str, Any]:
     ]  # fmt: skip
     spec |= {"engine": "spark", "guarantee": "exactly-once"}
     return job
+
+
+def test_a_job_without_end_goes_to_peers_and_back_while_it_is_busy_and_a_worker_is_lost(
+    release: Release,
+) -> None:
+    """Windows and state by key go on from engine to engine."""
+    until(lambda: is_ready(release), "the Spark server answers")
+    squares = Squares(release, "engines", segments=0)
+    job = with_counts(with_windows(squares))
+    release.kube.apply(job)
+    squares.await_some()
+    for engine in ("peers", "spark"):
+        old = release.kube.get("oj", "engines")["status"]["jobId"]
+        release.kube.apply({**job, "spec": {**job["spec"], "engine": engine}})
+        if engine == "spark":
+            release.kube.delete_at_once("pod", release.worker(1))
+        status = until(lambda old=old: upgraded(release, old), f"it goes on with {engine}")
+        assert status["upgradedFrom"]["jobId"] == old
+        before = squares.written()
+        until(
+            lambda before=before: squares.written().distinct > before.distinct + 300,
+            "the job goes on",
+        )
+
+    release.await_ready()
+    squares.stop_and_assert_whole()
+    found = squares.written()
+    assert found.rows == found.distinct, "each segment is written once"
+    paths = ("/data/squares/engines", "/data/windowed/engines")
+    assert release.kube.python(release.worker(), _AGREE, *paths).strip() == "they agree"
+    assert release.kube.python(release.worker(), _COUNTED).split() == [str(found.rows), "True"]
+
+
+def with_counts(job: dict[str, Any]) -> dict[str, Any]:
+    """The job, which also counts the numbers of each group, and keeps its state over edits."""
+    spec = job["spec"]
+    spec["upgradePolicy"] = "KeepState"
+    (write,) = (each for each in spec["catalog"] if each["name"] == "write")
+    counts = {**write, "name": "counts", "options": {**write["options"], "path": "counted/engines"}}
+    count = {"name": "count", "type": "function", "fn": "squares:counted", "groupByKey": "group",
+             "fluxPolicy": "continue", "state": {"count": "value[int]"}}  # fmt: skip
+    spec["catalog"] += [count, counts]
+    spec["workflow"] += [["square", "count"], ["count", "counts"]]
+    return job
+
+
+def upgraded(release: Release, old: str) -> Any:
+    """The status of the job, once it runs in the place of the one with this id."""
+    status = release.kube.get("oj", "engines")["status"]
+    return status if status["jobId"] != old and status["phase"] == "Running" else None
 
 
 def test_who_shows_no_token_gets_no_session_and_everyone_sees_metrics(release: Release) -> None:

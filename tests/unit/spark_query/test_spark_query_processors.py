@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.bench import Bench
 from tests.support.spark import processors
 from tests.support.spark.bench import EngineBench
@@ -25,6 +26,7 @@ from onyx.operators.processor import processor_states
 from onyx.processors import Inbox
 from onyx.spark_query.folding import inbox, kept_states
 from onyx.spark_query.retrying import Retrying
+from onyx.submission.upgrades import plan
 
 INPUTS, CLASSES = "tests.support.spark.inputs", "tests.support.spark.processors"
 FUNCTIONS = "tests.support.spark.functions"
@@ -407,6 +409,25 @@ def test_spark_goes_on_with_the_state_of_a_processor_on_peers_that_rest(
 def test_peers_say_that_they_do_not_take_over_what_was_left(tmp_path: Path) -> None:
     line = Line(tmp_path, NAMED, ("names", "read"))
     line.there("read", 20)
-    line.goes_on("spark")
-    (said,) = {each["detail"] for each in line.goes_on("peers").exceptions[:1]}
+    old = line.goes_on("spark")
+    new = line.goes_on("peers")
+    (said,) = {each["detail"] for each in new.exceptions[:1]}
     assert "change the engine when nothing is left" in said
+    assert new.job.upgrade is not None
+    found = plan(old.log, old.replica(), new.job, new.job.upgrade)
+    ((path, message),) = [(each.path, each.message) for each in found.problems]
+    assert path == "spec.upgrade.tasks.work"
+    assert "has left items in its inbox on Spark" in message
+    anew = replace(new.job.upgrade, tasks={"work": "initialize"})
+    assert not plan(old.log, old.replica(), new.job, anew).problems
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_processor_that_has_left_nothing_may_go_to_peers(tmp_path: Path) -> None:
+    line = Line(tmp_path, NAMED, ("names", "read"))
+    line.there("names", 100, ends=True)
+    line.there("read", 20)
+    old, new = line.goes_on("spark"), line.goes_on("peers")
+    assert new.job.upgrade is not None
+    assert not plan(old.log, old.replica(), new.job, new.job.upgrade).problems
+    assert not new.exceptions

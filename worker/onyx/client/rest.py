@@ -40,13 +40,13 @@ def at_rest(replicas: Replicas, acts: Acts, job: JobId) -> Iterator[None]:
 
 
 def _await_rest(replicas: Replicas, job: JobId) -> None:
-    """Also until nobody works on it any more: it has ended, or was suspended."""
+    """Also until it has ended."""
     newest, over = replicas.at(None), threading.Event()
 
     def look(_: object, replica: Replica) -> None:
         nonlocal newest
         newest, run = replica, replica.run(job)
-        if not (run.allocation and run.is_paused and restless(replica, job)):
+        if run.suspended or not run.is_paused or not restless(replica, job):
             over.set()
 
     look(None, newest)
@@ -57,5 +57,5 @@ def _await_rest(replicas: Replicas, job: JobId) -> None:
                 f"job {job} does not come to rest within {REST_TIMEOUT_S:g} s: segments of {left} "
                 "are in flight; it goes on, and nothing was changed"
             )
-    if newest.run(job).allocation and not newest.run(job).is_paused:
-        raise Unavailable(f"somebody let job {job} go on before it was at rest: try it again")
+    if job in newest.jobs and restless(newest, job):
+        raise Unavailable(f"somebody has resumed or suspended job {job}, which did not rest yet")

@@ -191,10 +191,11 @@ class Share:
         if fold is None or over:
             return held
         files = self._kept.save(self._contents, state, number)
-        due_ms = fold.operator.next_tick_ms
+        due_ms, left = fold.operator.next_tick_ms, 0
         if self._inbox is not None:
             due_ms = self._inbox.due_ms(due_ms)
-        held = msgspec.structs.replace(held, files=files, due_ms=due_ms)
+            left = sum(self._contents.left.counts.values())
+        held = msgspec.structs.replace(held, files=files, due_ms=due_ms, left=left)
         self._kept.remember(held, self._contents)
         return held
 

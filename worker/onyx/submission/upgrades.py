@@ -18,6 +18,7 @@ from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.mapping import stored_job
 from onyx.replica import jobs
 from onyx.replica.state import Replica
+from onyx.spark.driver.committed import committed
 from onyx.upgrade.plan import Plan
 from onyx.upgrade.plan import plan as plan_of
 
@@ -63,13 +64,25 @@ def plan(
         )
     manifest = stored_job(log.get_chunk(digest), old)
     found = plan_of(manifest, job, upgrade)
-    if job.engine != "spark" or manifest.engine == "spark":
+    if job.engine == manifest.engine:
         return found
-    if replica.run(old).allocation:
-        return replace(found, pauses=old if jobs.restless(replica, old) else "")
-    partitions = jobs.input_partitions(replica, old)
-    left = not all(is_at_rest(log, old, each) for each in partitions)
-    return replace(found, problems=(*found.problems, IN_FLIGHT)) if left else found
+    if job.engine == "spark":
+        return _to_spark(log, replica, old, found)
+    return replace(found, problems=(*found.problems, *_left_on_spark(log, old, found)))
+
+
+def _to_spark(log: LogReader, replica: Replica, old: JobId, found: Plan) -> Plan:
+    """A plan between a job on peers and one on Spark, which needs that one to be at rest."""
+    run, partitions = replica.run(old), jobs.input_partitions(replica, old)
+    if run.allocation:
+        rests = not jobs.restless(replica, old)
+    else:
+        rests = all(is_at_rest(log, old, each) for each in partitions)
+    if rests:
+        return found
+    if old in replica.jobs and not run.suspended:
+        return replace(found, pauses=old)
+    return replace(found, problems=(*found.problems, IN_FLIGHT))
 
 
 IN_FLIGHT = Problem(
@@ -78,7 +91,25 @@ IN_FLIGHT = Problem(
     "recognize",
     "resume it, if it is suspended: it comes to rest then; or let the engine be peers",
 )
-"""A problem of an old job that no peer works on, as its frontiers say; its driver looks again."""
+"""A problem of an old job that has no peers and gets none, as its frontiers say; the driver of the
+new one looks again."""
+
+
+def _left_on_spark(log: LogReader, job: JobId, plan: Plan) -> list[Problem]:
+    """Processors that would be carried over to peers, and whose inboxes were not empty behind the
+    last micro-batch. One that leaves something in the next is found by its peers."""
+    last = committed(log, job)
+    left = {each.task for each in last[0].held.states if each.left} if last is not None else ()
+    return [
+        Problem(
+            f"spec.upgrade.tasks.{task}",
+            "needs an answer: the processor has left items in its inbox on Spark, which peers do "
+            "not take over",
+            "keep engine: spark until nothing is left; or give initialize to begin anew",
+        )
+        for task in sorted(left)
+        if plan.carries("task", task)
+    ]
 
 
 def state_holder(log: LogReader, replica: Replica, job: JobId) -> JobId:

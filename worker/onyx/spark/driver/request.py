@@ -69,6 +69,8 @@ class BucketState(msgspec.Struct, frozen=True):
     """When a timer fires next: since the epoch."""
     over: bool = False
     """All that feeds it has ended, and its windows have fired for the last time."""
+    left: int = 0
+    """Segments that wait in the inbox of its operator."""
 
 
 @prepared
