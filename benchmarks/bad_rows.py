@@ -27,7 +27,7 @@ from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
 from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
+from onyx.plugins.files.options import FilesInputOptions
 from onyx.plugins.protocol import START
 from onyx.program.plugin_forms import segments_reader
 from onyx.rights import EVERYTHING
@@ -76,7 +76,7 @@ def reading_s(rows: int, path: Path, batch_format: BatchFormat) -> float:
         SystemClock(), lambda name: print,
     )  # fmt: skip
     types = TYPES if path.suffix == ".csv" else {}
-    options = InputOptions(path=str(path), types=types, on_bad_record="segment")  # type: ignore[arg-type]
+    options = FilesInputOptions(path=str(path), types=types, on_bad_record="segment")  # type: ignore[arg-type]
     plugin = FilesInput(replace(context, rights=EVERYTHING), options)
     reader = segments_reader(plugin.open(str(path), START), batch_format == "arrow")
     began, count = time.process_time(), 0

@@ -19,7 +19,7 @@ from onyx.gateway.app import App
 from onyx.requests.content import Refused, segments_of
 from onyx.requests.request import Answer, Append, Status
 from onyx.rights import of_its_author
-from onyx.serving.server import Server
+from onyx.serving.server import HttpServer
 from onyx.settings import HttpSettings, Settings
 from onyx.telemetry.interface import NULL_GROUP
 
@@ -60,7 +60,7 @@ class Gateway:
         settings = of_its_author(Settings(http=HttpSettings(port=0)))
         self._app = App(settings, _Decoding(), SystemClock(), NULL_GROUP)
         with socket.socket() as listener:
-            self._server = Server(settings.http, self._app, listener, None)
+            self._server = HttpServer(settings.http, self._app, listener, None)
 
     def attack(self, random: Random, seed: bytes) -> None:
         """One connection."""

@@ -14,8 +14,8 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.plugins.files import text_reader as file_reader
-from onyx.plugins.files.csv_records import CsvRecords
-from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
+from onyx.plugins.files.csv_format import CsvRecords
+from onyx.plugins.files.lines import JsonLineRecords, TextRecords
 from onyx.plugins.protocol import START
 from onyx.plugins.records import BadRecords
 from onyx.plugins.registry import build_input

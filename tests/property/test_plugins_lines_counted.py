@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onyx.plugins.files.line_records import count_objects
+from onyx.plugins.files.lines import count_objects
 
 PIECES = st.sampled_from([b"{", b"}", b"\n", b"\r", b"\r\n", b"{}", b'{"a":1}', b" ", b"x"])
 BLOCKS = st.lists(PIECES, max_size=12).map(b"".join)

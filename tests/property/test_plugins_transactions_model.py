@@ -18,7 +18,7 @@ from tests.support.jobs.transactions import AFTER, BEFORE, MemoryStore
 
 from onyx.errors import Fenced, Unavailable
 from onyx.plugins.protocol import Token
-from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.rolling import RollLimits
 from onyx.plugins.transactions import TransactionWriter
 
 SEGMENTS = 12

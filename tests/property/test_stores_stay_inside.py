@@ -21,8 +21,8 @@ from onyx.ids import GroupId, JobId, TaskName
 from onyx.log import job_documents
 from onyx.log.paths import Paths
 from onyx.log.zookeeper.chunks import Chunks
-from onyx.plugins.parts.stores import parts_at
-from onyx.plugins.sql.target import Target
+from onyx.plugins.parts.folders import parts_at
+from onyx.plugins.sql.output import Target
 from onyx.spark.child.request import StageRequest
 from onyx.spark.stage.frames import folder_of
 from onyx.spark.stage.results import FolderWorkspace, run_folder_stage

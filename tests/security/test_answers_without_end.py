@@ -8,9 +8,8 @@ import pytest
 from tests.support.servers.saying import BODY, server
 
 from onyx.plugins.http import connection as module
-from onyx.plugins.http.address import address_of
-from onyx.plugins.http.answers import BROKEN_OFF_MAX, Tries
-from onyx.plugins.http.connection import Connection
+from onyx.plugins.http.connection import BROKEN_OFF_MAX, EndpointConnection, Tries
+from onyx.plugins.http.options import address_of
 
 MOST = 200_000
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -31,7 +30,7 @@ def test_an_answer_without_end_is_one_that_breaks_off(
     verdicts = []
     with server(WITHOUT_END[said]) as port:
         address = address_of(f"http://127.0.0.1:{port}/")
-        with closing(Connection(address, "POST", None, 5.0, 5.0)) as connection:
+        with closing(EndpointConnection(address, "POST", None, 5.0, 5.0)) as connection:
             for _ in range(BROKEN_OFF_MAX):
                 answer = connection.send(BODY, {})
                 assert (answer.status, answer.broken_off) == (200, True)
@@ -42,6 +41,6 @@ def test_an_answer_without_end_is_one_that_breaks_off(
 def test_a_long_answer_with_an_end_counts() -> None:
     with server(CHUNKED + CHUNK * 40 + b"0\r\n\r\n") as port:
         address = address_of(f"http://127.0.0.1:{port}/")
-        with closing(Connection(address, "POST", None, 5.0, 5.0)) as connection:
+        with closing(EndpointConnection(address, "POST", None, 5.0, 5.0)) as connection:
             answers = [connection.send(BODY, {}) for _ in range(2)]
     assert [(each.status, each.broken_off) for each in answers] == [(200, False)] * 2

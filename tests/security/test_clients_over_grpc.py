@@ -33,7 +33,7 @@ from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
-from onyx.peer.router.inputs import Access, InputTokens, RequestInput, RequestInputs
+from onyx.peer.router.inputs import InputAccess, InputTokens, RequestInput, RequestInputs
 from onyx.replica.commands import KillJob
 from onyx.requests.request import (
     NOBODY,
@@ -80,7 +80,7 @@ class Cluster:
         self.log = MemoryLog().client()
         inputs = RequestInputs(lambda: self.replicas.new, self.log, self.clock)
         settings = of_its_author(Settings())
-        self.access = Access(inputs, InputTokens(settings, self.clock), at_once)
+        self.access = InputAccess(inputs, InputTokens(settings, self.clock), at_once)
         self.entry = CatalogEntry(
             "orders", "input", plugin=plugin, options={"tokenFile": str(tokens)}
         )

@@ -14,7 +14,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from onyx.errors import UserError
 from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.notices import notices
-from onyx.plugins.kafka.options import InputOptions
+from onyx.plugins.kafka.options import KafkaInputOptions
 from onyx.plugins.options import check_options
 from onyx.plugins.protocol import PluginContext
 from onyx.rights import Rights, rights_of
@@ -189,7 +189,7 @@ def test_texts_of_sql_get_no_variables_of_the_process() -> None:
 )
 def test_no_setting_of_kafka_runs_a_program(option: str, key: str) -> None:
     options = {"bootstrapServers": "k:1", "topic": "t", option: {key: "x"}}
-    _, (problem,) = check_options(options, InputOptions)
+    _, (problem,) = check_options(options, KafkaInputOptions)
     assert key in problem.message
 
 
@@ -198,7 +198,7 @@ def test_no_setting_of_kafka_runs_a_program(option: str, key: str) -> None:
 def test_no_shell_reads_what_a_job_says_of_kerberos(key: str, value: str) -> None:
     config = {f"sasl.kerberos.{key}": value}
     options = {"bootstrapServers": "k:1", "topic": "t", "config": config}
-    _, (problem,) = check_options(options, InputOptions)
+    _, (problem,) = check_options(options, KafkaInputOptions)
     assert "a shell would read" in problem.message
     options["config"] = {f"sasl.kerberos.{key}": "/etc/onyx-1_2@EXAMPLE.ORG"}
-    assert check_options(options, InputOptions)[1] == []
+    assert check_options(options, KafkaInputOptions)[1] == []

@@ -15,8 +15,7 @@ import pytest
 from onyx.codec.streams import EXPANSION_MAX, SMALL_BYTES, read_stream
 from onyx.errors import OnyxError, SegmentError, UserError
 from onyx.flow.columns.record_batch import to_dicts
-from onyx.plugins.files.parquet_reader import ParquetRows
-from onyx.plugins.files.parquet_sizes import EXPANDED_BYTES_MAX
+from onyx.plugins.files.parquet_reader import EXPANDED_BYTES_MAX, ParquetRows
 from onyx.storage.files import LocalFiles
 
 ROWS = 200_000

@@ -16,16 +16,15 @@ from onyx.base.seams import SystemClock
 from onyx.cli.local_run import checked
 from onyx.errors import UserError
 from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions as FilesOptions
-from onyx.plugins.http.endpoint import Endpoint
-from onyx.plugins.http.headers import Headers, url_of
+from onyx.plugins.files.options import KafkaInputOptions as FilesOptions
+from onyx.plugins.http.endpoint import JobEndpoint, Headers, url_of
 from onyx.plugins.http.options import HttpOptions
 from onyx.plugins.kafka.client import KafkaClient
-from onyx.plugins.kafka.options import InputOptions as KafkaInputOptions
+from onyx.plugins.kafka.options import KafkaInputOptions as KafkaInputOptions
 from onyx.plugins.options import check_options, folder_at, located, pattern_at
 from onyx.plugins.protocol import START, PluginContext
+from onyx.plugins.queues.decoding import password_of
 from onyx.plugins.queues.options import RedisOptions
-from onyx.plugins.queues.secrets import password_of
 from onyx.plugins.requests.input import requests_input
 from onyx.plugins.requests.options import RequestsOptions
 from onyx.plugins.sql.engine import connect
@@ -74,7 +73,7 @@ def headers(given: PluginContext, path: str) -> None:
 
 
 def certificate(given: PluginContext, path: str) -> None:
-    Endpoint(given, HttpOptions(url="https://h", ca_file=path))
+    JobEndpoint(given, HttpOptions(url="https://h", ca_file=path))
 
 
 def kafka(given: PluginContext, path: str) -> None:

@@ -28,7 +28,7 @@ from onyx.gateway.app import App
 from onyx.gateway.gateway import Gateway
 from onyx.requests.request import Answer, Append, Caller, RequestTarget
 from onyx.rights import of_its_author
-from onyx.serving.shares import Held, Shares, address_of
+from onyx.serving.shares import HeldShares, Shares, address_of
 from onyx.settings import HttpSettings, Settings
 from onyx.telemetry.interface import NULL_GROUP
 
@@ -133,7 +133,7 @@ def test_slow_bodies_of_one_address_leave_room_for_others() -> None:
 
 def test_shares_are_given_back_and_each_next_holder_gets_some() -> None:
     shares = Shares(1_000, 4)
-    held = [Held() for _ in range(5)]
+    held = [HeldShares() for _ in range(5)]
     counts = []
     for number, each in enumerate(held):
         taken = 0

@@ -13,7 +13,7 @@ from onyx.errors import ManifestError, UserError
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.http.options import HttpOptions
-from onyx.plugins.kafka.options import InputOptions as KafkaOptions
+from onyx.plugins.kafka.options import KafkaInputOptions as KafkaOptions
 from onyx.plugins.options import Options, check_options
 from onyx.plugins.queues.options import RedisOptions
 from onyx.plugins.sql.options import SqlOptions

@@ -19,7 +19,7 @@ from onyx.gateway.app import App
 from onyx.ids import JobId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
-from onyx.peer.router.inputs import Access, InputTokens, RequestInputs
+from onyx.peer.router.inputs import InputAccess, InputTokens, RequestInputs
 from onyx.replica.commands import KillJob
 from onyx.requests.request import Answer, Append, Caller, RequestTarget, Status
 from onyx.rights import of_its_author
@@ -37,7 +37,7 @@ class Cluster:
         self.log = MemoryLog().client()
         self.known = RequestInputs(lambda: self.replicas.new, self.log, self.clock)
         settings = of_its_author(Settings(http=HttpSettings(port=0)))
-        self.access = Access(self.known, InputTokens(settings, self.clock), at_once)
+        self.access = InputAccess(self.known, InputTokens(settings, self.clock), at_once)
         self.app = App(settings, self, self.clock, GroupMetrics())
         guarded = {"tokenFile": str(tokens)}
         entries = (

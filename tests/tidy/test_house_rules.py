@@ -273,7 +273,7 @@ def test_only_storage_asks_whether_a_path_is_a_url() -> None:
     known = {
         "worker/onyx/plugins/sql/options.py",
         "worker/onyx/plugins/kafka/options.py",
-        "worker/onyx/plugins/http/address.py",
+        "worker/onyx/plugins/http/options.py",
     }
     assert {each.partition(":")[0] for each in found} <= known, found
 

@@ -33,9 +33,15 @@ from onyx.plugins.bases import (
     partition_names,
 )
 from onyx.plugins.options import Options, located, option_error, read_options, task_error
-from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat, ColumnsPartsWriter
-from onyx.plugins.parts.stores import parts_at
-from onyx.plugins.parts.writer import PartBody, PartFormat, PartsWriter
+from onyx.plugins.parts.folders import parts_at
+from onyx.plugins.parts.writer import (
+    ColumnsBody,
+    ColumnsFormat,
+    ColumnsPartsWriter,
+    PartBody,
+    PartFormat,
+    PartsWriter,
+)
 from onyx.plugins.protocol import (
     START,
     ColumnsReader,
@@ -50,7 +56,7 @@ from onyx.plugins.protocol import (
     TransactionalOutput,
     UpgradedJob,
 )
-from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.rolling import RollLimits
 from onyx.plugins.sources.protocol import LiveSource, Portion
 from onyx.plugins.transactions import (
     ColumnsStore,

@@ -25,8 +25,8 @@ from onyx.errors import Problem
 from onyx.serving.bodies import Bodies, Receive, Vanished
 from onyx.serving.listening import listener_at
 from onyx.serving.replies import Rejected, Reply, Send
-from onyx.serving.server import Server, connections_max
-from onyx.serving.shares import OWNER_FAVOUR, Held, Shares, address_of
+from onyx.serving.server import HttpServer, connections_max
+from onyx.serving.shares import OWNER_FAVOUR, HeldShares, Shares, address_of
 from onyx.tls.server_files import ServerFiles
 from onyx_operator.admission.review import MalformedReview, Review, answer, judged, marked
 from onyx_operator.admission.validators import Verdict
@@ -87,7 +87,7 @@ class Webhook:
         self._bodies = Bodies(settings)
         names = (settings.cert_file, settings.key_file, settings.client_ca_file)
         self._files = ServerFiles(*names, VARIABLES)
-        self._server: Server | None = None
+        self._server: HttpServer | None = None
         self.port = settings.port
         """The port that it listens on."""
 
@@ -99,7 +99,7 @@ class Webhook:
         """
         where = f"{VARIABLES}_HOST and {VARIABLES}_PORT"
         listener = listener_at(self._settings.host, self._settings.port, where)
-        self._server = Server(self._settings, self, listener, self._files)
+        self._server = HttpServer(self._settings, self, listener, self._files)
         self.port = self._server.port
         await self._server.open()
 
@@ -112,7 +112,7 @@ class Webhook:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request. A client that goes away cancels it."""
         try:
-            with Held() as held:
+            with HeldShares() as held:
                 reply = await self._reply(scope, receive, held)
                 await reply.to(send)
         except (Vanished, asyncio.CancelledError):
@@ -122,7 +122,7 @@ class Webhook:
         """The reply to what is not even a request."""
         return self._refused(Rejected(400, why))
 
-    async def _reply(self, scope: Mapping[str, Any], receive: Receive, held: Held) -> Reply:
+    async def _reply(self, scope: Mapping[str, Any], receive: Receive, held: HeldShares) -> Reply:
         try:
             if scope["path"] not in (*PATHS, MARK_PATH):
                 raise Rejected(404, f"there is nothing here: POST to {' or '.join(PATHS)}")

@@ -23,7 +23,8 @@ from tests.support.servers.http_endpoint import HttpEndpoint, Reply
 from onyx.errors import Unavailable, UserError
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
-from onyx.plugins.http import answers, dispatch, sender
+from onyx.plugins.http import connection, sender
+from onyx.plugins.http import output as output_module
 from onyx.plugins.http.output import HttpOutput
 from onyx.plugins.protocol import Output, Token
 from onyx.plugins.registry import build_output
@@ -40,7 +41,7 @@ BATCHES = ("jsonl", "json-array", "arrow")
 
 @pytest.fixture(autouse=True)
 def _patient_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(connection, "FIRST_PAUSE_S", 0.01)
 
 
 @pytest.fixture
@@ -261,8 +262,8 @@ def test_a_pause_that_the_server_asks_for_is_kept_by_all_requests(
     asked: list[float] = []
     put_off = sender.Sender._put_off
 
-    def seen(self: sender.Sender, answer: answers.Answer, tries: int) -> None:
-        asked.append(answers.asked_pause_s(answer.retry_after, 0))
+    def seen(self: sender.Sender, answer: connection.HttpAnswer, tries: int) -> None:
+        asked.append(connection.asked_pause_s(answer.retry_after, 0))
         put_off(self, answer, tries)
 
     monkeypatch.setattr(sender.Sender, "_put_off", seen)
@@ -700,7 +701,7 @@ def test_a_new_version_drops_what_is_not_committed(
 def test_a_new_version_waits_for_what_is_committed(
     endpoint: HttpEndpoint, made: Make, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "WAIT_S_MAX", 0.1)
+    monkeypatch.setattr(output_module, "WAIT_S_MAX", 0.1)
     endpoint.rule = lambda request: Reply(503)
     output = made(endpoint, retrySecondsMax=0.05)
     output.begin(log.commit)
@@ -810,7 +811,7 @@ def test_a_wrong_file_is_named(
 def test_what_was_answered_behind_a_request_that_waits_is_limited(
     endpoint: HttpEndpoint, made: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "UNSETTLED_MAX", 5)
+    monkeypatch.setattr(output_module, "UNSETTLED_MAX", 5)
     endpoint.rule = lambda request: Reply(503) if request.rows() == numbers(0) else None
     output = made(endpoint, retrySecondsMax=0.05)
     output.write(numbers(*range(9)))

@@ -16,12 +16,11 @@ from tests.support.servers.kafka_broker import MESSAGE_BYTES_MAX, KafkaBroker
 from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
-from onyx.plugins.kafka import store as kafka_store
+from onyx.plugins.kafka import output as kafka_store
 from onyx.plugins.kafka.client import KafkaClient
-from onyx.plugins.kafka.messages import Messages
-from onyx.plugins.kafka.options import OutputOptions
-from onyx.plugins.kafka.output import KafkaOutput
-from onyx.plugins.kafka.store import KafkaStore
+from onyx.plugins.kafka.messages import TopicMessages
+from onyx.plugins.kafka.options import KafkaOutputOptions
+from onyx.plugins.kafka.output import KafkaOutput, KafkaStore
 from onyx.plugins.protocol import Output, Token
 from onyx.plugins.registry import build_output
 from onyx.plugins.transactions import TransactionWriter
@@ -41,9 +40,9 @@ def kafka_output(broker: KafkaBroker, topic: str, **options: Any) -> KafkaOutput
 
 
 def store_of(broker: KafkaBroker, topic: str, incarnation: str) -> KafkaStore:
-    options = OutputOptions(bootstrap_servers=broker.address, topic=topic)
+    options = KafkaOutputOptions(bootstrap_servers=broker.address, topic=topic)
     context = plugin_context({}, incarnation=incarnation)
-    return KafkaStore(KafkaClient(context, options), Messages(context, options))
+    return KafkaStore(KafkaClient(context, options), TopicMessages(context, options))
 
 
 def columns(*of: int) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from tests.sim.windows.storage import PlaceOf, Staged
 from onyx.flow.segment import Segment
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.protocol import PluginContext
-from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.rolling import RollLimits
 from onyx.task.task import BatchTask
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from onyx.journal import journal
 from onyx.journal.journal import Journal
 from onyx.model.retention import Retention
 from onyx.plugins.journalled import partition, partitions
-from onyx.plugins.journalled.options import JournalOptions
 from onyx.plugins.journalled.partition import Feed, JournalledPartition
+from onyx.plugins.options import JournalOptions
 from onyx.plugins.requests import request_queue
 
 SLOW_SHARE = 0.3

@@ -28,13 +28,13 @@ from onyx.ledger.returns import Trees
 from onyx.model.job import Job
 from onyx.peer.work.holding import Holding, holds_for
 from onyx.plugins.bases import IndexedReader
-from onyx.plugins.job.feed import PATH, PartsFeed
-from onyx.plugins.job.reader import PartsReader, at_of
+from onyx.plugins.job.input import PATH, PartsFeed
+from onyx.plugins.job.input import PartsReader, at_of
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import Cursor, Input, Output, PluginContext, Reader
-from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.rolling import RollLimits
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.requests.mailboxes import MailboxRegistry

@@ -35,7 +35,7 @@ from tests.support.log.runs import altered
 from onyx.client.submissions import submission
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.parsing.job import parse_mapping, to_mapping
-from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.rolling import RollLimits
 from onyx.replica.command import Command
 from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, SealOutput, SignalReady
 from onyx.replica.commands.signal_ready import ReadyPeers

@@ -11,7 +11,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry
-from onyx.peer.router.inputs import Access, InputTokens, RequestInput, RequestInputs
+from onyx.peer.router.inputs import InputAccess, InputTokens, RequestInput, RequestInputs
 from onyx.requests.request import Answer, Append, Caller, RequestTarget, Status
 from onyx.rights import of_its_author
 from onyx.settings import Settings
@@ -40,7 +40,7 @@ class FakeRequests:
     async def find(
         self, job: str, task: str, is_new: bool, caller: Caller
     ) -> RequestTarget | Answer:
-        access = Access(cast(RequestInputs, _Inputs(self)), self._tokens, at_once)
+        access = InputAccess(cast(RequestInputs, _Inputs(self)), self._tokens, at_once)
         found = await access.find(job, task, is_new, caller)
         return found if isinstance(found, Answer) else RequestTarget(found.job, found.task)
 
@@ -56,7 +56,7 @@ class FakeRequests:
 
 
 class _Inputs:
-    """Implements `RequestInputs`, as far as `Access` asks."""
+    """Implements `RequestInputs`, as far as `InputAccess` asks."""
 
     def __init__(self, requests: FakeRequests) -> None:
         http = CatalogEntry("in", "input", plugin="http", options=requests.options)

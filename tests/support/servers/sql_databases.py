@@ -13,8 +13,7 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.sql.engine import connect
-from onyx.plugins.sql.store import SqlStore
-from onyx.plugins.sql.target import Target
+from onyx.plugins.sql.output import SqlStore, Target
 
 
 def named(url: str) -> dict[str, str]:

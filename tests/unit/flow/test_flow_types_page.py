@@ -39,10 +39,9 @@ from onyx.keystate.groups import group_value
 from onyx.keystate.records import SetStates
 from onyx.model.job import CatalogEntry
 from onyx.plugins.json_columns import JsonColumns
-from onyx.plugins.kafka.message_columns import ArrowMessages, ColumnMessages, Decoded
-from onyx.plugins.kafka.messages import Messages
-from onyx.plugins.kafka.options import InputOptions, OutputOptions
-from onyx.plugins.kafka.records import MessageRecords
+from onyx.plugins.kafka.input import ArrowMessages, ColumnMessages, MessageDecoder, MessageRecords
+from onyx.plugins.kafka.messages import TopicMessages
+from onyx.plugins.kafka.options import KafkaInputOptions, KafkaOutputOptions
 from onyx.plugins.options import read_options
 from onyx.plugins.parts.formats import JsonLinesFormat, ParquetFormat
 from onyx.plugins.protocol import START
@@ -172,9 +171,9 @@ def in_parquet(kind: Kind, folder: Path) -> pa.Array:
     return found
 
 
-def messages(**options: Any) -> Messages:
+def messages(**options: Any) -> TopicMessages:
     context = plugin_context({"bootstrapServers": "b:1", "topic": "t", **options})
-    return Messages(context, read_options(context, OutputOptions))
+    return TopicMessages(context, read_options(context, KafkaOutputOptions))
 
 
 def produced(kind: Kind, **options: Any) -> list[Any]:
@@ -192,12 +191,12 @@ def produced(kind: Kind, **options: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-def consumed(decoder: Decoded, found: list[Any], schema: pa.Schema | None = None) -> pa.Array:
+def consumed(decoder: MessageDecoder, found: list[Any], schema: pa.Schema | None = None) -> pa.Array:
     return column_of([*decoder.segments(found)], schema)
 
 
-def consumer(schema: pa.Schema | None = None, **options: Any) -> Decoded:
-    chosen = InputOptions(bootstrap_servers="b:1", topic="t", **options)
+def consumer(schema: pa.Schema | None = None, **options: Any) -> MessageDecoder:
+    chosen = KafkaInputOptions(bootstrap_servers="b:1", topic="t", **options)
     bad = BadRecords("task read", False)
     if chosen.format == "arrow":
         return ArrowMessages(chosen, bad, True)

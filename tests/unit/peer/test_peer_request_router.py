@@ -20,7 +20,7 @@ from onyx.functions.returning import LOST
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import Part
 from onyx.model.job import CatalogEntry
-from onyx.peer.router.inputs import InputTokens, Owner, RequestInput, RequestInputs
+from onyx.peer.router.inputs import InputTokens, PartitionOwner, RequestInput, RequestInputs
 from onyx.peer.router.router import CurrentRouter, RequestRouter
 from onyx.requests.mailboxes import Address, MailboxRegistry
 from onyx.requests.request import (
@@ -87,8 +87,8 @@ class Inputs:
     def partitions(self, found: RequestInput) -> int:
         return self.counts
 
-    def owner(self, found: RequestInput, partition: int) -> Owner:
-        return Owner(ME, "")
+    def owner(self, found: RequestInput, partition: int) -> PartitionOwner:
+        return PartitionOwner(ME, "")
 
 
 class Mailbox:

@@ -15,7 +15,7 @@ from tests.support.servers.object_stores import ObjectStore
 
 from onyx.errors import UserError
 from onyx.model.plugins import INPUTS
-from onyx.plugins.kafka.options import InputOptions as KafkaOptions
+from onyx.plugins.kafka.options import KafkaInputOptions as KafkaOptions
 from onyx.plugins.options import check_options, options_of
 from onyx.plugins.protocol import START, Cursor
 from onyx.plugins.registry import build_input

@@ -11,7 +11,7 @@ from onyx.codec.values import decode_values, encode_values
 from onyx.errors import Fenced, OutputFailed, Unavailable, UserError
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.plugins.protocol import Output, TransactionalOutput
-from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.rolling import RollLimits
 from onyx.plugins.transactions import ColumnsTransactionWriter, TransactionWriter
 from onyx.testing.plugin_kit import check_output
 

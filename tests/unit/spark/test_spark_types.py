@@ -21,7 +21,7 @@ from tests.support.value_types import KINDS, Kind, became, require_recorded
 from onyx.errors import FailsAgain, OnyxError, UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
+from onyx.plugins.files.options import FilesInputOptions
 from onyx.plugins.protocol import START
 from onyx.spark.child.request import EXACT_TYPES, StageRequest, Write
 from onyx.spark.child.run_stage import write
@@ -90,7 +90,7 @@ def place(request: pytest.FixtureRequest, session: Any, server: S3Server, tmp_pa
 
 def read(paths: Any) -> list[pa.RecordBatch]:
     """The rows as the inputs of a stage and of a snapshot read them."""
-    files = FilesInput(plugin_context({}), InputOptions(path="/x/*.parquet"))
+    files = FilesInput(plugin_context({}), FilesInputOptions(path="/x/*.parquet"))
     found = []
     for path in paths:
         reader = files.open(path, START)

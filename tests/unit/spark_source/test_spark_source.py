@@ -19,9 +19,9 @@ from onyx.client.window_view import WindowView
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.keystate.extents import Extent
-from onyx.plugins.files.options import OutputOptions
+from onyx.plugins.files.options import FilesOutputOptions
 from onyx.plugins.files.output import FilesOutput
-from onyx.plugins.parts.listing import NotThere
+from onyx.plugins.parts.folders import NotThere
 from onyx.plugins.parts.offsets import Part, Rows
 from onyx.spark.types import spark_schema
 from onyx.spark_source import schemas, window_state
@@ -54,7 +54,7 @@ def written(
 ) -> None:
     """Two parts of an output, and one that is staged and not published."""
     context = plugin_context({"path": str(folder)}, task=task, job=job)
-    output = FilesOutput(context, OutputOptions(path=str(folder), **options))
+    output = FilesOutput(context, FilesOutputOptions(path=str(folder), **options))
     half = len(segments) // 2
     for some in (segments[:half], segments[half:]):
         output.write(some)

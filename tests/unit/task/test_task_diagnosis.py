@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from onyx.plugins.roll_limits import ROLL_LIMITS
+from onyx.plugins.rolling import ROLL_LIMITS
 from onyx.program.phases import Phase
 from onyx.reports.stalls import Reason
 from onyx.task.diagnosis import Facts, allowed_s, diagnose, is_alone

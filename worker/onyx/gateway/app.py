@@ -16,13 +16,13 @@ import msgspec
 from onyx.base.seams import Clock
 from onyx.errors import contained
 from onyx.gateway.request_head import RequestHead, head_of, raise_refusal
-from onyx.gateway.states import StateQuestions, States, state_of, tokens_of_states
+from onyx.gateway.states import StateQuestions, StateService, state_of, tokens_of_states
 from onyx.ledger.outcomes import NOTHING, plain
 from onyx.requests.request import Answer, Append, Caller, Payload, RequestTarget, Status
 from onyx.serving.bodies import Bodies, Receive, Vanished
 from onyx.serving.replies import Rejected, Reply, Send, after
 from onyx.serving.server import connections_max
-from onyx.serving.shares import ADDRESS_FAVOUR, OWNER_FAVOUR, Held, Shares, address_of
+from onyx.serving.shares import ADDRESS_FAVOUR, OWNER_FAVOUR, HeldShares, Shares, address_of
 from onyx.settings import Settings
 from onyx.telemetry.catalog import HTTP_SERVED, HTTP_SERVED_SECONDS
 from onyx.telemetry.interface import GroupMetrics
@@ -90,7 +90,7 @@ class App:
         requests: Requests,
         clock: Clock,
         metrics: GroupMetrics,
-        states: States | None = None,
+        states: StateService | None = None,
     ) -> None:
         """`states`: who answers questions about states."""
         self._requests = requests
@@ -107,7 +107,7 @@ class App:
         started_s = self._clock.monotonic_s()
         code = 0
         try:
-            with Held() as held:
+            with HeldShares() as held:
                 reply = await self._reply(scope, receive, held)
                 code = reply.code
                 await reply.to(send)
@@ -128,7 +128,7 @@ class App:
         self._metrics.add(HTTP_SERVED, 1, Served.of(400))
         return rejection(Rejected(400, why))
 
-    async def _reply(self, scope: Mapping[str, Any], receive: Receive, held: Held) -> Reply:
+    async def _reply(self, scope: Mapping[str, Any], receive: Receive, held: HeldShares) -> Reply:
         try:
             address = address_of(scope.get("client"))
             if not held.take(self._by_address, address):
@@ -146,7 +146,7 @@ class App:
             return rejection(Rejected(503, f"a bug in Onyx: {contained(error)}", after(1)))
 
     async def _reply_to(
-        self, head: RequestHead, receive: Receive, held: Held, address: str
+        self, head: RequestHead, receive: Receive, held: HeldShares, address: str
     ) -> Reply:
         answer = await self._answer(head, receive, held, address)
         if answer.status is Status.UNAUTHENTICATED:
@@ -154,7 +154,7 @@ class App:
         return reply_to(answer)
 
     async def _answer(
-        self, head: RequestHead, receive: Receive, held: Held, address: str
+        self, head: RequestHead, receive: Receive, held: HeldShares, address: str
     ) -> Answer:
         found = await self._find(head)
         if isinstance(found, Answer):

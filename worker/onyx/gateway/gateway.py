@@ -21,8 +21,8 @@ from onyx.tls.server_files import ServerFiles
 
 if TYPE_CHECKING:
     from onyx.gateway.app import Requests
-    from onyx.gateway.states import States
-    from onyx.serving.server import Server
+    from onyx.gateway.states import StateService
+    from onyx.serving.server import HttpServer
 
 CALL_TIMEOUT_S = 10.0
 VARIABLES = "ONYX_HTTP"
@@ -31,7 +31,7 @@ VARIABLES = "ONYX_HTTP"
 class Gateway:
     """Listens from construction on, and answers from `start` on."""
 
-    def __init__(self, server: Server, loop: EventLoop) -> None:
+    def __init__(self, server: HttpServer, loop: EventLoop) -> None:
         self._server = server
         self._loop = loop
         self._started = False
@@ -69,7 +69,7 @@ def open_gateway(
     metrics: GroupMetrics,
     listener: socket.socket | None = None,
     beat: Callable[[], None] = lambda: None,
-    states: States | None = None,
+    states: StateService | None = None,
 ) -> Gateway | None:
     """The gateway of this process, if its settings ask for one.
 
@@ -84,7 +84,7 @@ def open_gateway(
         return None
     try:
         from onyx.gateway.app import App
-        from onyx.serving.server import Server
+        from onyx.serving.server import HttpServer
     except ImportError as error:
         raise SettingsError(
             f"ONYX_HTTP_PORT needs {error.name}: pip install 'onyx-on-kubernetes[http]'"
@@ -93,4 +93,4 @@ def open_gateway(
     files = ServerFiles.named_by(http.cert_file, http.key_file, http.client_ca_file, VARIABLES)
     listener = listener or listener_at(http.bind_host, http.port or 0, OF_WORKERS)
     app = App(settings, requests, clock, metrics, states)
-    return Gateway(Server(http, app, listener, files, beat), loop)
+    return Gateway(HttpServer(http, app, listener, files, beat), loop)

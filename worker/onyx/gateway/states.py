@@ -77,7 +77,7 @@ class ShownState(msgspec.Struct, frozen=True):
     """What the next page is `after`; empty: there is none."""
 
 
-class States(Protocol):
+class StateService(Protocol):
     """Who answers questions about states, on the event loop of the gateway."""
 
     async def answer(self, asked: AskedState) -> ShownState:
@@ -99,7 +99,7 @@ def tokens_of_states(settings: Settings, clock: Clock) -> Tokens:
 class StateQuestions:
     """Answers HTTP requests for states."""
 
-    def __init__(self, states: States | None, tokens: Tokens) -> None:
+    def __init__(self, states: StateService | None, tokens: Tokens) -> None:
         """`states`: None where no state is shown."""
         self._states = states
         self._tokens = tokens
@@ -123,7 +123,7 @@ class StateQuestions:
         return Reply(200, shown.body, more, asked.form)
 
 
-async def _answered(states: States, asked: AskedState) -> ShownState:
+async def _answered(states: StateService, asked: AskedState) -> ShownState:
     try:
         async with asyncio.timeout(asked.timeout_s):
             return await states.answer(asked)

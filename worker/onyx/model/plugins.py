@@ -57,7 +57,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "input", "files", "onyx.plugins.files.input:FilesInput",
-        "onyx.plugins.files.options:InputOptions", by_spark=True,
+        "onyx.plugins.files.options:FilesInputOptions", by_spark=True,
     ),
     BuiltIn(
         "input", "generator", "onyx.plugins.generator:GeneratorInput",
@@ -79,7 +79,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "input", "kafka", "onyx.plugins.kafka.input:KafkaInput",
-        "onyx.plugins.kafka.options:InputOptions", extra="kafka", by_spark=True, endless=True,
+        "onyx.plugins.kafka.options:KafkaInputOptions", extra="kafka", by_spark=True, endless=True,
     ),
     BuiltIn(
         "input", "nats", "onyx.plugins.queues.jetstream:nats_input",
@@ -101,7 +101,7 @@ PLUGINS = (
         "onyx.plugins.small_options:SequenceOptions", by_spark=True,
     ),
     BuiltIn(
-        "input", "source", "onyx.plugins.sources.own:source_input",
+        "input", "source", "onyx.plugins.sources.live:source_input",
         "onyx.plugins.sources.options:SourceOptions", endless=True, journalled=True,
         takes_back=True,
     ),
@@ -119,7 +119,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "output", "files", "onyx.plugins.files.output:FilesOutput",
-        "onyx.plugins.files.options:OutputOptions", by_spark=True, keeps_parts=True,
+        "onyx.plugins.files.options:FilesOutputOptions", by_spark=True, keeps_parts=True,
     ),
     BuiltIn(
         "output", "function", "onyx.plugins.function:FunctionOutput",
@@ -131,7 +131,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "output", "kafka", "onyx.plugins.kafka.output:KafkaOutput",
-        "onyx.plugins.kafka.options:OutputOptions", extra="kafka",
+        "onyx.plugins.kafka.options:KafkaOutputOptions", extra="kafka",
     ),
     BuiltIn(
         "output", "spark", "onyx.spark.stage.output:SparkOutput",

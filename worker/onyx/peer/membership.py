@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from onyx.base.seams import SystemClock
 from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, describe
 from onyx.gateway.gateway import Gateway, open_gateway
-from onyx.gateway.states import States, tokens_of_states
+from onyx.gateway.states import StateService, tokens_of_states
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.log.zookeeper.dialler import zookeeper_certificates
@@ -89,7 +89,7 @@ def open_peer_group(
     recorder: Recorder | None = None,
     http: socket.socket | None = None,
     telemetry: socket.socket | None = None,
-    states: States | None = None,
+    states: StateService | None = None,
 ) -> PeerGroup:
     """Start a peer group and do not wait: it tries to join for as long as it takes.
 

@@ -27,6 +27,7 @@ from onyx.plugins.small_options import ChannelOptions
 
 SEGMENTS_MAX = 100_000
 """Room of a channel that names no other."""
+_channels: dict[str, Channel] = {}
 
 
 class Channel:
@@ -184,9 +185,6 @@ def _columns(run: Run) -> Columns:
     if failures:
         raise UserError(f"segment {failures[0][0]} of the channel: {failures[0][1]}")
     return columns
-
-
-_channels: dict[str, Channel] = {}
 
 
 def open_channel(name: str, segments_max: int = SEGMENTS_MAX) -> Channel:

@@ -1,7 +1,8 @@
 """Options of a plugin: declared as a struct, read with errors that name the task and the key.
 
 A worker raises the first problem (`read_options`). Whoever checks a job before it runs gets all of
-them (`check_options`, see `onyx.submission.plugin_options`).
+them (`check_options`, see `onyx.submission.plugin_options`). What several plugins share is here:
+the options of outputs that write parts, and of inputs that keep a journal.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -21,12 +22,17 @@ from onyx.errors import Problem, UserError, UserFunctionError, describe
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BuiltIn
 from onyx.model.report import PROBLEMS_MAX, at, nearest
+from onyx.model.retention import JOURNAL_BYTES_MAX, Retention
 from onyx.model.secrets import secrets_in
+from onyx.plugins.rolling import ROLL_LIMITS
 from onyx.storage.interface import Location, Purpose
 from onyx.storage.opening import check_location, is_remote, location_of
 
 if TYPE_CHECKING:
     from onyx.plugins.protocol import PluginContext
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Tasks start on several threads, and a user's options are not `prepared`: see `base.structs`."""
 
 
 class Options(
@@ -40,8 +46,6 @@ class Options(
 
 
 O = TypeVar("O", bound=Options)  # noqa: E741
-_ONE_AT_A_TIME = threading.Lock()
-"""Tasks start on several threads, and a user's options are not `prepared`: see `base.structs`."""
 
 
 def own_options(entry: CatalogEntry) -> dict[str, Any]:
@@ -205,3 +209,39 @@ def _problem(name: str, error: Mismatch) -> Problem:
 def _error(context: PluginContext, problem: Problem) -> UserError:
     what = "; ".join(filter(None, (problem.message, problem.hint)))
     return option_error(context, problem.path, what)
+
+
+class PartOptions(Options, frozen=True):
+    """Where parts are written and when a new one begins."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1)]
+    """Directory or `s3://bucket/prefix`. A missing directory is created; existing files stay."""
+    roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.size_bytes
+    """Start a new part at about this size."""
+    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.segments
+    """Start a new part after so many segments."""
+    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = ROLL_LIMITS.age_s
+    """Start a new part after this time; until then its segments are not acked."""
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
+        yield from wrong_location("path", self.path)
+
+
+class JournalOptions(Options, frozen=True):
+    """How a journal is kept."""
+
+    journal_bytes_max: Annotated[int, msgspec.Meta(ge=1_048_576)] = JOURNAL_BYTES_MAX
+    """Bytes of the journal of a partition that are not processed; beyond it, nothing is taken until
+    there is room. Requests that are held by writes may be as many besides."""
+    keep_days: Annotated[float, msgspec.Meta(ge=0, le=36_500)] | None = None
+    """Keep what is processed for so many days, so that other jobs can follow the journal and later
+    ones begin in it. Without it and `keepBytes` nothing is kept."""
+    keep_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Keep so many bytes of what is processed in each partition; with `keepDays` what is older goes
+    even so."""
+
+    @property
+    def retention(self) -> Retention:
+        """How much is kept of what is processed."""
+        return Retention(self.keep_days, self.keep_bytes)

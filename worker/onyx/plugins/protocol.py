@@ -52,9 +52,12 @@ if TYPE_CHECKING:  # clients and the operator read options of plugins, and need 
     from onyx.requests.mailboxes import MailboxRegistry
     from onyx.storage.interface import BlobStore
 
-
 OtherJobState = Literal["runs", "completed", "killed", "forgotten"]
 """What became of the newest version of a job."""
+MAILBOXES = OnDemand[Callable[[], "MailboxRegistry"]]("onyx.requests.mailboxes:MailboxRegistry")
+Commit = Callable[[Token, int], None]
+"""Called with a token and the number of segments it stands for, in the order of writing. When it
+has returned, these segments count as written, even if the writer dies before it publishes them."""
 
 
 class JobOutput(msgspec.Struct, frozen=True):
@@ -98,9 +101,6 @@ class OldJournal(msgspec.Struct, frozen=True):
 def no_jobs(job: str, task: str, known: Sequence[str]) -> NoReturn:
     """For processes that are in no cluster."""
     raise UserError("there are no other jobs in this process")
-
-
-MAILBOXES = OnDemand[Callable[[], "MailboxRegistry"]]("onyx.requests.mailboxes:MailboxRegistry")
 
 
 class SealProgress(msgspec.Struct, frozen=True):
@@ -403,11 +403,6 @@ class ColumnsOutput(Protocol):
     def write_columns(self, columns: pa.RecordBatch) -> None:
         """Writes as `Output.write`, for the rows of a record batch; each counts as a segment."""
         ...
-
-
-Commit = Callable[[Token, int], None]
-"""Called with a token and the number of segments it stands for, in the order of writing. When it
-has returned, these segments count as written, even if the writer dies before it publishes them."""
 
 
 @runtime_checkable

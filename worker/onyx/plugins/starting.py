@@ -32,7 +32,6 @@ FORMS: tuple[Form, ...] = (
 )  # fmt: skip
 _WORDS: Mapping[str, Form] = {"beginning": "beginning", "end": "end"}
 AGO_MS_MAX = 100 * 366 * 86_400_000
-
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 

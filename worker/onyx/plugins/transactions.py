@@ -45,8 +45,7 @@ from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Commit, PluginContext, Token
-from onyx.plugins.roll_limits import TRANSACTION_LIMITS, RollLimits
-from onyx.plugins.rolling import RollingWriter
+from onyx.plugins.rolling import TRANSACTION_LIMITS, RollingWriter, RollLimits
 from onyx.plugins.segment_runs import Run
 
 Packed = list[bytes]

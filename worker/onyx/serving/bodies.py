@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from onyx.serving.replies import Rejected, after
-from onyx.serving.shares import ADDRESS_FAVOUR, OWNER_FAVOUR, Held, Shares
+from onyx.serving.shares import ADDRESS_FAVOUR, OWNER_FAVOUR, HeldShares, Shares
 
 FULL_RETRY_S = 1.0
 
@@ -44,7 +44,7 @@ class Bodies:
         self._by_owner = Shares(limits.bodies_bytes_max, OWNER_FAVOUR)
 
     async def read(
-        self, receive: Receive, length: int | None, held: Held, address: str, owner: str
+        self, receive: Receive, length: int | None, held: HeldShares, address: str, owner: str
     ) -> bytes:
         """A whole body.
 
@@ -86,7 +86,7 @@ class Bodies:
         if size > self._max:
             raise Rejected(413, f"a body has at most {self._max:,} bytes: send several requests")
 
-    def _hold(self, held: Held, count: int, address: str, owner: str) -> None:
+    def _hold(self, held: HeldShares, count: int, address: str, owner: str) -> None:
         by_address = held.take(self._by_address, address, count)
         if not by_address or not held.take(self._by_owner, owner, count):
             raise _no_room()

@@ -45,7 +45,7 @@ _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
 
 
-class App(Protocol):
+class AsgiApp(Protocol):
     """What is served: an ASGI function, and its words for what is no request."""
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -55,11 +55,11 @@ class App(Protocol):
         """The reply to what cannot be read, which counts as a request."""
 
 
-class Refused(Exception):
+class BadRequest(Exception):
     """The head of a request is not taken; the parser of the connection stops."""
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """One connection. All on the thread of the event loop."""
 
     def __init__(
@@ -67,8 +67,8 @@ class Connection(HttpToolsProtocol):
         config: Config,
         state: ServerState,
         limits: BodyLimits,
-        app: App,
-        on_lost: Callable[[Connection], None],
+        app: AsgiApp,
+        on_lost: Callable[[HttpConnection], None],
     ) -> None:
         """
         Args:
@@ -237,7 +237,7 @@ class Connection(HttpToolsProtocol):
             self._why = f"More than {PIPELINED_MAX} requests wait for their answers."
         else:
             return
-        raise Refused(self._why)
+        raise BadRequest(self._why)
 
     @property
     def _between(self) -> bool:

@@ -24,7 +24,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from onyx.serving.bodies import BodyLimits
-from onyx.serving.connection import HEAD_TIMEOUT_S, App, Connection
+from onyx.serving.connection import HEAD_TIMEOUT_S, AsgiApp, HttpConnection
 from onyx.serving.listening import BACKLOG
 from onyx.serving.shares import address_of
 from onyx.tls.server_files import ServerFiles
@@ -38,7 +38,7 @@ TLS_BUFFER_BYTES = 32_768
 SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 
-class Limits(BodyLimits, Protocol):
+class ServerLimits(BodyLimits, Protocol):
     """Settings of a server."""
 
     @property
@@ -50,7 +50,7 @@ class Limits(BodyLimits, Protocol):
         """Connections at once."""
 
 
-class Server:
+class HttpServer:
     """One listening socket. All but the constructor on the thread of the event loop.
 
     Args:
@@ -61,8 +61,8 @@ class Server:
 
     def __init__(
         self,
-        limits: Limits,
-        app: App,
+        limits: ServerLimits,
+        app: AsgiApp,
         listener: socket.socket,
         files: ServerFiles | None,
         beat: Callable[[], None] = lambda: None,
@@ -74,7 +74,7 @@ class Server:
         self._config = Config(
             app,
             interface="asgi3",
-            http=Connection,
+            http=HttpConnection,
             loop="none",
             ws="none",
             lifespan="off",
@@ -85,7 +85,7 @@ class Server:
         self._config.load()
         self._state = ServerState()
         self._most = connections_max(limits)
-        self._open: set[Connection] = set()
+        self._open: set[HttpConnection] = set()
         """Connections, also those whose TLS has not begun."""
         self._sweeper: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
@@ -135,7 +135,7 @@ class Server:
         """Who takes a connection that has just come."""
         if len(self._open) >= self._most and not self._make_room():
             return _Closed()
-        connection = Connection(
+        connection = HttpConnection(
             self._config, self._state, self._limits, self._app, self._open.discard
         )
         self._open.add(connection)
@@ -175,7 +175,7 @@ class _Closed(asyncio.Protocol):
 class _Entrance(asyncio.Protocol):
     """Takes a connection until TLS has begun; then the connection itself does."""
 
-    def __init__(self, connection: Connection, context: ssl.SSLContext) -> None:
+    def __init__(self, connection: HttpConnection, context: ssl.SSLContext) -> None:
         self._connection = connection
         self._context = context
         self._task: asyncio.Task[None] | None = None
@@ -206,7 +206,7 @@ class _Entrance(asyncio.Protocol):
             self._connection.connection_made(encrypted)
 
 
-def connections_max(limits: Limits) -> int:
+def connections_max(limits: ServerLimits) -> int:
     """Connections at once, for which the process needs a descriptor each."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(limits.connections_max, descriptors // 4)

@@ -50,7 +50,7 @@ class Shares:
             del self._by_holder[holder]
 
 
-class Held:
+class HeldShares:
     """What one request holds; a context, at whose end it holds nothing."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Held:
         self._parts[part] = self._parts.get(part, 0) + count
         return True
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> HeldShares:
         return self
 
     def __exit__(self, *_: object) -> None:

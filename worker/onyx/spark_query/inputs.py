@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
+from onyx.plugins.files.options import FilesInputOptions
 from onyx.plugins.protocol import Input
 from onyx.spark.driver.request import Position
 from onyx.spark_query.programs import Query
@@ -54,6 +54,6 @@ class Inputs:
 def partition_of_file(query: Query, task: str, path: str) -> Iterator[Partition]:
     """A file of the result of a Spark stage, as a partition that is read in columns."""
     context = replace(query.plugins.context(task), batch_format="arrow")
-    files = FilesInput(context, InputOptions(path=glob.escape(path), hive_partitioning=False))
+    files = FilesInput(context, FilesInputOptions(path=glob.escape(path), hive_partitioning=False))
     yield Partition(query, files, task, path, columns=True)
     files.close()

@@ -7,7 +7,7 @@ import pyarrow as pa
 from onyx.errors import OnyxError
 from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.extras import Extras
-from onyx.plugins.files.options import InputOptions
+from onyx.plugins.files.options import FilesInputOptions
 from onyx.plugins.files.text_reader import FileBlocks, FileReader
 from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.protocol import Cursor, Reader
@@ -28,7 +28,7 @@ def open_lines(rows: Rows, schema: pa.Schema, text: bool) -> Reader:
     records: Records = TextLines(rows, schema) if text else JsonLines(rows, schema)
     source = FileBytes(rows.path, 0, Files())
     bad, extras = BadRecords(rows.path, keep=False), Extras(rows.path)
-    most = InputOptions(path=rows.path, format="parquet").record_bytes_max
+    most = FilesInputOptions(path=rows.path, format="parquet").record_bytes_max
     reader = FileReader(FileBlocks(source, records, bad, Cursor(0, 0), most, extras, columns=True))
     try:
         reader.skip(rows.first)

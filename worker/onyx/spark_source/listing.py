@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from onyx.base.structs import stored
 from onyx.errors import UserError
-from onyx.plugins.parts.listing import files_in, parts_in
-from onyx.plugins.parts.names import whose
+from onyx.plugins.parts.folders import files_in, parts_in, whose
 from onyx.plugins.parts.offsets import Part
 from onyx.spark.result_files import MANIFEST
 from onyx.storage.opening import location_of

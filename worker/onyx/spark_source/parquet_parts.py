@@ -12,7 +12,7 @@ from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
 from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
+from onyx.plugins.files.options import FilesInputOptions
 from onyx.plugins.files.parquet_reader import ParquetRows
 from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.protocol import Cursor, Reader
@@ -33,7 +33,7 @@ def open_parquet(rows: Rows, schema: pa.Schema | None) -> Reader:
     context = context_of(
         _JOB, _READ, JobId("spark"), PeerId("spark"), GroupId("spark"), SystemClock(), _no_function
     )
-    options = InputOptions(path=rows.path, format="parquet", hive_partitioning=False)
+    options = FilesInputOptions(path=rows.path, format="parquet", hive_partitioning=False)
     context = replace(context, schema=schema, rights=EVERYTHING)
     return FilesInput(context, options).open(rows.path, Cursor(rows.first))
 

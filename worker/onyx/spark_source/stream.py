@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from onyx.errors import UserError
 from onyx.plugins.parts import offsets
-from onyx.plugins.parts.listing import NotThere
+from onyx.plugins.parts.folders import NotThere
 from onyx.plugins.parts.offsets import Limit, Offset, Part
 from onyx.spark_source.errors import in_one_line
 from onyx.spark_source.listing import OutputFiles, published

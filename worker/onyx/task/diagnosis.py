@@ -13,7 +13,7 @@ import msgspec
 
 from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry, Job
-from onyx.plugins.roll_limits import ROLL_LIMITS
+from onyx.plugins.rolling import ROLL_LIMITS
 from onyx.program.phases import Phase
 from onyx.reports.stalls import Reason
 from onyx.task.table import LOOP_STARTS, Kind

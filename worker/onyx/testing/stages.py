@@ -29,7 +29,7 @@ from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
 from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
+from onyx.plugins.files.options import FilesInputOptions
 from onyx.plugins.protocol import START
 from onyx.rights import EVERYTHING
 from onyx.spark.child.environment import environment
@@ -122,7 +122,7 @@ def _rows(folder: Path) -> list[Segment]:
         _JOB, _READ, stage, PeerId("stage"), GroupId("stage"), SystemClock(), nothing
     )
     context = replace(context, rights=EVERYTHING)
-    files = FilesInput(context, InputOptions(path=f"{folder}/*.parquet", hive_partitioning=False))
+    files = FilesInput(context, FilesInputOptions(path=f"{folder}/*.parquet", hive_partitioning=False))
     found: list[Segment] = []
     for path in sorted(folder.glob("*.parquet")):
         reader = files.open(str(path), START)

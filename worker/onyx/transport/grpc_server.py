@@ -30,7 +30,7 @@ from onyx.transport.state_queries import AnswerQuery
 STOP_TIMEOUT_S = 2.0
 
 
-class Server:
+class GrpcServer:
     """Listens from construction on (so that the address is known), answers from `start` on."""
 
     def __init__(

@@ -22,7 +22,7 @@ from onyx.transport.counters import Counters
 from onyx.transport.frames.encoder import lookup_packet
 from onyx.transport.frames.packets import Acks, Completions, Held
 from onyx.transport.gateway.streams import AppendStreams
-from onyx.transport.grpc_server import Server
+from onyx.transport.grpc_server import GrpcServer
 from onyx.transport.inbox import BoundedInbox
 from onyx.transport.interface import Channel, Control, Handlers, Sendable
 from onyx.transport.links import Links
@@ -59,7 +59,7 @@ class GrpcTransport:
         self._randomness = randomness or system_randomness()
         self._local = LocalTransport(settings.short_circuit)
         tokens = state_tokens or Tokens(self._clock)
-        self._server = Server(settings, tenancy, certificates, self._clock, tokens)
+        self._server = GrpcServer(settings, tenancy, certificates, self._clock, tokens)
         self._group: GroupId | None = None
         self._links: Links | None = None
         self._appends = AppendStreams(settings, certificates)

@@ -13,7 +13,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.plugins.files import text_reader
-from onyx.plugins.files.line_records import JsonLineRecords
+from onyx.plugins.files.lines import JsonLineRecords
 from onyx.plugins.protocol import START
 from onyx.plugins.registry import build_input
 from onyx.testing.columns_kit import check_columns_input, read_columns
@@ -95,7 +95,7 @@ def test_a_type_becomes_wider_and_stays_so(tmp_path):
 
 def test_types_are_learned_from_the_start_of_a_block(tmp_path, monkeypatch):
     monkeypatch.setattr(text_reader, "COLUMNS_BLOCK_BYTES", 4096)
-    monkeypatch.setattr("onyx.plugins.files.line_columns.SAMPLE_BYTES", 20)
+    monkeypatch.setattr("onyx.plugins.files.lines.SAMPLE_BYTES", 20)
     path = write(tmp_path / "a.jsonl", "".join(f'{{"n":{n}}}\n' for n in range(99)))
     decoded = []
     one = JsonLineRecords.one

@@ -17,7 +17,7 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns, to_dicts
-from onyx.plugins.files.hive import partition_values
+from onyx.plugins.files.extras import partition_values
 from onyx.plugins.protocol import START, Input
 from onyx.plugins.registry import build_input
 

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from onyx.flow.segment import Segment
-from onyx.plugins.files.line_records import JsonLineRecords
+from onyx.plugins.files.lines import JsonLineRecords
 from onyx.plugins.records import BadRecords
 
 FLAT = b'{"a":1,"b":"x","c":1.5,"d":true,"e":null}'

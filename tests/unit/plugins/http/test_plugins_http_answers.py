@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.plugins.http.address import address_of
-from onyx.plugins.http.answers import (
+from onyx.plugins.http.connection import (
     CONFLICTS_MAX,
     FIRST_PAUSE_S,
     RETRY_AFTER_S_MAX,
-    Answer,
+    HttpAnswer,
     Tries,
     asked_pause_s,
     pause_s,
     verdict_of,
 )
+from onyx.plugins.http.options import address_of
 
 NOW_MS = 1_800_000_000_000
 
 
 @given(st.one_of(st.none(), st.integers(100, 999)))
 def test_only_2xx_is_delivered_and_every_answer_has_a_verdict(status: int | None) -> None:
-    verdict = verdict_of(Answer(status, ""))
+    verdict = verdict_of(HttpAnswer(status, ""))
     assert (verdict == "delivered") == (status is not None and 200 <= status < 300)
     if status is None or status >= 500 or status in (408, 425, 429):
         assert verdict == "again"
@@ -43,48 +43,48 @@ def test_409_is_tried_again_a_few_times_while_the_request_is_in_doubt(
     tries = Tries(None, in_doubt)
     conflicts = 0
     for status in statuses:
-        verdict = tries.judged(Answer(status, ""))
+        verdict = tries.judged(HttpAnswer(status, ""))
         if status == 409 and in_doubt:
             conflicts += 1
             assert verdict == ("again" if conflicts <= CONFLICTS_MAX else "refused")
         else:
-            assert verdict == verdict_of(Answer(status, ""))
+            assert verdict == verdict_of(HttpAnswer(status, ""))
         in_doubt = in_doubt or status >= 500
 
 
 @given(st.integers(0, 20))
 def test_tries_come_to_an_end_if_the_job_says_so(retries_max: int) -> None:
     tries = Tries(retries_max)
-    found = [tries.judged(Answer(503, "")) for _ in range(retries_max + 1)]
+    found = [tries.judged(HttpAnswer(503, "")) for _ in range(retries_max + 1)]
     assert found == ["again"] * retries_max + ["exhausted"]
-    assert Tries(0).judged(Answer(400, "")) == "refused"
+    assert Tries(0).judged(HttpAnswer(400, "")) == "refused"
 
 
-BROKEN = Answer(200, "", broken_off=True)
+BROKEN = HttpAnswer(200, "", broken_off=True)
 
 
 def test_a_request_whose_answers_break_off_is_not_sent_for_ever() -> None:
     tries = Tries(None)
-    found = [tries.judged(each) for each in (BROKEN, Answer(None, "away"), *[BROKEN] * 4)]
+    found = [tries.judged(each) for each in (BROKEN, HttpAnswer(None, "away"), *[BROKEN] * 4)]
     assert found == ["again"] * 5 + ["delivered"]
 
 
 def test_a_whole_answer_after_one_that_broke_off_counts() -> None:
     tries = Tries(None)
     assert tries.judged(BROKEN) == "again"
-    assert tries.judged(Answer(409, "")) == "again", "the server may be at work on it"
-    assert tries.judged(Answer(200, "")) == "delivered"
+    assert tries.judged(HttpAnswer(409, "")) == "again", "the server may be at work on it"
+    assert tries.judged(HttpAnswer(200, "")) == "delivered"
 
 
 def test_the_status_of_an_answer_that_breaks_off_counts_at_the_last_try() -> None:
     tries = Tries(1)
     assert [tries.judged(BROKEN) for _ in range(2)] == ["again", "delivered"]
-    assert Tries(None).judged(Answer(400, "", broken_off=True)) == "refused"
-    assert Tries(None).judged(Answer(503, "", broken_off=True)) == "again"
+    assert Tries(None).judged(HttpAnswer(400, "", broken_off=True)) == "refused"
+    assert Tries(None).judged(HttpAnswer(503, "", broken_off=True)) == "again"
 
 
 def test_what_would_fail_again_is_not_tried_again() -> None:
-    assert verdict_of(Answer(None, "not trusted", hopeless=True)) == "wrong"
+    assert verdict_of(HttpAnswer(None, "not trusted", hopeless=True)) == "wrong"
 
 
 @given(st.integers(1, 10_000), st.floats(0.01, 3_600), st.floats(0, 1))
@@ -121,10 +121,10 @@ def test_any_text_is_a_pause(text: str) -> None:
 
 
 def test_an_answer_is_shown_in_one_short_line() -> None:
-    assert Answer(404, "no\n such  path").words == "404 Not Found: no such path"
-    assert Answer(799, "").words == "799"
-    assert Answer(None, "no answer").words == "no answer"
-    assert len(Answer(500, "x" * 10_000).words) < 400
+    assert HttpAnswer(404, "no\n such  path").words == "404 Not Found: no such path"
+    assert HttpAnswer(799, "").words == "799"
+    assert HttpAnswer(None, "no answer").words == "no answer"
+    assert len(HttpAnswer(500, "x" * 10_000).words) < 400
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
-from onyx.plugins.http.bodies import Body, bodies_of, segments_in
+from onyx.plugins.http.bodies import RequestBody, bodies_of, segments_in
 from onyx.plugins.http.options import HttpOptions
 from onyx.plugins.options import read_options
 
@@ -35,7 +35,7 @@ def test_bodies_hold_every_segment_once_in_order_within_their_limits(
 ) -> None:
     found = options(format=form, requestSegments=segments_max, requestBytes=bytes_max)
     bodies = bodies_of(plugin_context({}), found)
-    made: list[Body] = []
+    made: list[RequestBody] = []
     count = 0
     for as_columns, texts in given_:
         made += bodies.add(segments_of(texts, as_columns))

@@ -8,9 +8,8 @@ from contextlib import closing
 import pytest
 from tests.support.servers.saying import BODY, server
 
-from onyx.plugins.http.address import address_of
-from onyx.plugins.http.answers import verdict_of
-from onyx.plugins.http.connection import Connection
+from onyx.plugins.http.connection import EndpointConnection, verdict_of
+from onyx.plugins.http.options import address_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n"
@@ -43,7 +42,7 @@ def encoded(status: str, body: bytes, encoding: str = "gzip") -> bytes:
 def test_an_answer_counts_by_its_status(said: bytes, status: int, verdict: str, text: str) -> None:
     with server(said) as port:
         address = address_of(f"http://127.0.0.1:{port}/")
-        with closing(Connection(address, "POST", None, 5.0, 5.0)) as connection:
+        with closing(EndpointConnection(address, "POST", None, 5.0, 5.0)) as connection:
             answer = connection.send(BODY, {})
             assert connection.send(BODY, {}).status == status
     assert (answer.status, verdict_of(answer)) == (status, verdict), answer
@@ -74,7 +73,7 @@ def test_an_answer_that_breaks_off_has_a_status_if_its_headers_came(
     """With `closes` the server breaks it off, else whoever has waited long enough."""
     with server(said, closes) as port:
         address = address_of(f"http://127.0.0.1:{port}/")
-        with closing(Connection(address, "POST", None, 5.0, 0.3 if not closes else 5.0)) as one:
+        with closing(EndpointConnection(address, "POST", None, 5.0, 0.3 if not closes else 5.0)) as one:
             answer = one.send(BODY, {})
     assert (answer.status, answer.broken_off) == (status, status is not None), answer
     assert answer.words.startswith(words)

@@ -23,10 +23,8 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.base.seams import SystemClock
 from onyx.errors import StateError, Unavailable, UserError
-from onyx.plugins.job.feed import PARTS_MAX, Known, PartsFeed, partition_of
-from onyx.plugins.job.input import JobInput
+from onyx.plugins.job.input import PARTS_MAX, JobInput, PartsCursor, PartsFeed, PartsReader, partition_of
 from onyx.plugins.job.options import JobOptions
-from onyx.plugins.job.reader import PartsReader
 from onyx.plugins.protocol import START, Cursor, JobOutput, PluginContext
 from onyx.plugins.starting import StartAt, StartFrom
 from onyx.storage.memory import MemoryBlobStore
@@ -514,4 +512,4 @@ def test_more_parts_than_a_chunk_holds_come_in_several(tmp_path: Path) -> None:
         (followed.folder / f"part-out--first--{WRITERS[0]}-{number:06d}.jsonl").touch()
     looking = Looking(followed)
     assert [len(looking.parts()) for _ in range(3)] == [PARTS_MAX, 2, 0]
-    assert msgspec.convert(looking.cursor, Known).marks[f"out--first--{WRITERS[0]}"].parts == 1_002
+    assert msgspec.convert(looking.cursor, PartsCursor).marks[f"out--first--{WRITERS[0]}"].parts == 1_002

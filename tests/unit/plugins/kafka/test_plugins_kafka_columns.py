@@ -15,18 +15,18 @@ from tests.support.windows.column_strategies import columns
 
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns, to_dicts
-from onyx.plugins.kafka.messages import Messages
-from onyx.plugins.kafka.options import OutputOptions
+from onyx.plugins.kafka.messages import TopicMessages
+from onyx.plugins.kafka.options import KafkaOutputOptions
 from onyx.plugins.options import read_options
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOON = datetime(2026, 3, 1, 12, 0, 0, 1_001, UTC)
 
 
-def messages(**options: Any) -> Messages:
+def messages(**options: Any) -> TopicMessages:
     given = {"bootstrapServers": "localhost:1", "topic": "t", **options}
     context = plugin_context(given)
-    return Messages(context, read_options(context, OutputOptions))
+    return TopicMessages(context, read_options(context, KafkaOutputOptions))
 
 
 def batch(**given: Any) -> Columns:

@@ -8,14 +8,14 @@ import pytest
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
-from onyx.plugins.kafka.options import InputOptions, OutputOptions
+from onyx.plugins.kafka.options import KafkaInputOptions, KafkaOutputOptions
 from onyx.plugins.options import check_options
 from onyx.plugins.registry import build_input, build_output
 
 PLACE = {"bootstrapServers": "a:9092", "topic": "t"}
 
 
-def problems(kind: type[InputOptions | OutputOptions], **given: object) -> list[str]:
+def problems(kind: type[KafkaInputOptions | KafkaOutputOptions], **given: object) -> list[str]:
     return [str(each) for each in check_options({**PLACE, **given}, kind)[1]]
 
 
@@ -30,7 +30,7 @@ def problems(kind: type[InputOptions | OutputOptions], **given: object) -> list[
     ],
 )
 def test_what_may_be_said_of_both(given: dict[str, object]) -> None:
-    assert problems(InputOptions, **given) == problems(OutputOptions, **given) == []
+    assert problems(KafkaInputOptions, **given) == problems(KafkaOutputOptions, **given) == []
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_may_be_said_of_both(given: dict[str, object]) -> None:
     ],
 )
 def test_what_may_not_be_said_of_both(given: dict[str, object], reported: str) -> None:
-    for kind in (InputOptions, OutputOptions):
+    for kind in (KafkaInputOptions, KafkaOutputOptions):
         assert any(reported in each for each in problems(kind, **given)), problems(kind, **given)
 
 
@@ -64,10 +64,10 @@ def test_a_secret_in_the_wrong_place_is_not_shown(secret: str) -> None:
 
 
 def test_values_of_other_formats_need_their_key() -> None:
-    assert problems(OutputOptions, format="text", valueField="v") == []
-    (missing,) = problems(OutputOptions, format="bytes")
+    assert problems(KafkaOutputOptions, format="text", valueField="v") == []
+    (missing,) = problems(KafkaOutputOptions, format="bytes")
     assert missing == "valueField: is missing: format bytes needs to know the key"
-    (useless,) = problems(OutputOptions, valueField="v")
+    (useless,) = problems(KafkaOutputOptions, valueField="v")
     assert useless.startswith("valueField: is for format text or bytes")
 
 

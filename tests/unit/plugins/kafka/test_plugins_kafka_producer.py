@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import OutputFailed, Unavailable, UserError
-from onyx.plugins.kafka import producer as module
+from onyx.plugins.kafka import output as module
 from onyx.plugins.kafka.output import KafkaOutput
 from onyx.plugins.registry import build_output
 

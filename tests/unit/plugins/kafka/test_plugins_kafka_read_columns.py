@@ -12,14 +12,14 @@ from onyx.errors import UserError
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.plugins.json_columns import JsonColumns
-from onyx.plugins.kafka.message_columns import (
+from onyx.plugins.kafka.input import (
     ArrowMessages,
     ColumnMessages,
-    Decoded,
+    MessageDecoder,
     DictMessages,
+    MessageRecords,
 )
-from onyx.plugins.kafka.options import InputOptions
-from onyx.plugins.kafka.records import MessageRecords
+from onyx.plugins.kafka.options import KafkaInputOptions
 from onyx.plugins.records import BadRecords
 from onyx.testing.columns_kit import without_nulls
 
@@ -41,8 +41,8 @@ def sent(*values: bytes | None, key: bytes | None = b"k") -> list[Any]:
     return [Sent(offset, value, key) for offset, value in enumerate(values)]
 
 
-def options(kind: str, **fields: Any) -> InputOptions:
-    return InputOptions(bootstrap_servers="b:1", topic="t", format=kind, **fields)  # type: ignore[arg-type]
+def options(kind: str, **fields: Any) -> KafkaInputOptions:
+    return KafkaInputOptions(bootstrap_servers="b:1", topic="t", format=kind, **fields)  # type: ignore[arg-type]
 
 
 def bad(keep: bool = True) -> BadRecords:
@@ -84,7 +84,7 @@ def test_columns_hold_what_dicts_hold(kind: str, fields: dict[str, str], values:
 FORMATS = ("json", "text", "bytes", "arrow")
 
 
-def decoder(kind: str, columns: bool, kept: BadRecords, **fields: Any) -> Decoded:
+def decoder(kind: str, columns: bool, kept: BadRecords, **fields: Any) -> MessageDecoder:
     chosen = options(kind, **fields)
     if kind == "arrow":
         return ArrowMessages(chosen, kept, columns)
@@ -97,7 +97,7 @@ def value_of(kind: str) -> bytes:
     return {"json": b'{"a":1}', "arrow": stream(pa.record_batch({"a": [1]}))}.get(kind, b"v")
 
 
-def all_dicts(decoded: Decoded, messages: list[Any]) -> list[dict[str, Any]]:
+def all_dicts(decoded: MessageDecoder, messages: list[Any]) -> list[dict[str, Any]]:
     return [each for run in decoded.segments(messages) for each in as_dicts(run)]
 
 

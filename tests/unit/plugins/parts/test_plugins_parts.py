@@ -19,7 +19,7 @@ from tests.support.servers.object_stores import ObjectStore
 
 from onyx.errors import Fenced, OutputFailed, Unavailable, UserError
 from onyx.flow.columns.values import to_array
-from onyx.plugins.parts.stores import published
+from onyx.plugins.parts.folders import published
 from onyx.plugins.registry import build_output
 from onyx.storage.opening import location_of
 
@@ -496,7 +496,7 @@ def test_columns_of_another_type_are_refused_when_they_come(tmp_path, answers):
 
 @pytest.mark.parametrize("answers", [False, True])
 def test_types_become_wider_as_rows_come_one_by_one(tmp_path, monkeypatch, answers):
-    monkeypatch.setattr("onyx.plugins.parts.rows.SMALL_MAX", 3)
+    monkeypatch.setattr("onyx.plugins.parts.formats.SMALL_MAX", 3)
     values = [None, 1, 2, None, 2.5, 3, 4, 2**50, 0.5, None, 7]
     segments = [{"v": each, f"only-{n % 3}": str(n)} for n, each in enumerate(values)]
     output = files_output(tmp_path, {"format": "parquet"}, answers=answers)

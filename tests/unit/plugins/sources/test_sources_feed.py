@@ -16,8 +16,8 @@ from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.batch import as_dicts
 from onyx.journal.journal import Journal
 from onyx.journal.logs import PartitionFolder
-from onyx.plugins.sources.feed import SourceFeed
-from onyx.plugins.sources.portions import messages_of
+from onyx.plugins.sources.journalled_input import SourceFeed
+from onyx.plugins.sources.messages import messages_of
 from onyx.plugins.sources.protocol import LiveSource, Portion
 from onyx.storage.memory import MemoryBlobStore
 from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_REDELIVERED, Metric

@@ -15,7 +15,7 @@ from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.flow.batch import as_dicts
 from onyx.plugins.sources import iterator as module
 from onyx.plugins.sources.iterator import IteratorSource
-from onyx.plugins.sources.portions import messages_of
+from onyx.plugins.sources.messages import messages_of
 
 CONTEXT = plugin_context({})
 

@@ -18,9 +18,8 @@ from onyx.flow.batch import as_dicts
 from onyx.ledger.outcomes import FailedSegment, Outcomes
 from onyx.ledger.returns import OUTCOMES, Parts
 from onyx.plugins.protocol import AckedReader, Cursor
-from onyx.plugins.sources.in_flight import InFlight
-from onyx.plugins.sources.native import RETRY_S, NativeInput
-from onyx.plugins.sources.portions import Messages, messages_of
+from onyx.plugins.sources.messages import SourceMessages, messages_of
+from onyx.plugins.sources.native import RETRY_S, InFlight, NativeInput
 from onyx.plugins.sources.protocol import Portion
 
 
@@ -28,7 +27,7 @@ def positions(*numbers: int) -> np.ndarray:
     return np.array(sorted(numbers), dtype=np.uint64)
 
 
-def portion(ids: list[str], counts: list[int], handles: list[Any] | None = None) -> Messages:
+def portion(ids: list[str], counts: list[int], handles: list[Any] | None = None) -> SourceMessages:
     segments = [
         {"id": id, "n": n} for id, count in zip(ids, counts, strict=True) for n in range(count)
     ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import JSON, Column, types
 
-from onyx.plugins.sql.columns import converter
+from onyx.plugins.sql.rows import converter
 
 NAN = float("nan")
 

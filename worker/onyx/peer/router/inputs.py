@@ -54,7 +54,7 @@ HTTP = "http"
 WHAT = "the input"
 
 
-class Owner(msgspec.Struct, frozen=True):
+class PartitionOwner(msgspec.Struct, frozen=True):
     """The worker that owns a partition."""
 
     group: GroupId
@@ -83,7 +83,7 @@ class RequestInput(msgspec.Struct, frozen=True):
         return self.entry.options.get("partitionKey")
 
 
-class Access:
+class InputAccess:
     """Finds inputs for those who may use them."""
 
     def __init__(
@@ -289,12 +289,12 @@ class RequestInputs:
             versions.append(old)
         return versions
 
-    def owner(self, found: RequestInput, partition: int) -> Owner:
+    def owner(self, found: RequestInput, partition: int) -> PartitionOwner:
         """The worker that owns a partition, when the input does not wait."""
         replica = self._replica()
         sites = sites_of(replica, found.job, found.task)
         site = sites[rank_of(partition, self.partitions(found), len(sites))]
-        return Owner(site.group, str(replica.peer_sites[site.peer].get("address", "")))
+        return PartitionOwner(site.group, str(replica.peer_sites[site.peer].get("address", "")))
 
     def _ended(self, replica: Replica, job: JobId) -> str:
         """What is said of a request for a job that has ended."""

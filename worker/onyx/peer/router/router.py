@@ -47,7 +47,7 @@ from onyx.peer.router.answers import (
     with_values,
 )
 from onyx.peer.router.held_writes import HeldWrites
-from onyx.peer.router.inputs import Access, InputTokens, RequestInput, RequestInputs
+from onyx.peer.router.inputs import InputAccess, InputTokens, RequestInput, RequestInputs
 from onyx.requests.content import (
     Decoding,
     Portion,
@@ -126,7 +126,7 @@ class RequestRouter:
     ) -> None:
         """`store` opens where the state of the cluster is kept."""
         self._inputs = inputs
-        self._access = Access(inputs, tokens, background)
+        self._access = InputAccess(inputs, tokens, background)
         self._mailboxes = mailboxes
         self._transport = transport
         self._background = background

@@ -8,26 +8,21 @@ from typing import Annotated, Literal
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options, wrong_location
-from onyx.plugins.parts.options import PartOptions
+from onyx.plugins.options import Options, PartOptions, wrong_location
 from onyx.plugins.starting import Form, StartFrom, wrong_start
 
 COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
 """The compressions of parts, by format; the first is the default."""
-
 RECORD_BYTES_MAX = 1_048_576
 """Half of what a segment may take: names of columns and the form of numbers come to it."""
-
 _Type = Literal["int", "float", "str", "bool"]
-
-
 _REFUSED: Mapping[Form, str] = {
     "end": "the files are listed once, so nothing comes behind their ends",
     "recordsAgo": "a file has to be read before it is known how many records it has",
 }
 
 
-class InputOptions(Options, frozen=True):
+class FilesInputOptions(Options, frozen=True):
     """Options of the input."""
 
     path: str | list[str]
@@ -72,7 +67,7 @@ class InputOptions(Options, frozen=True):
             yield Problem("columns", "is missing: header: false needs names")
 
 
-class OutputOptions(PartOptions, frozen=True):
+class FilesOutputOptions(PartOptions, frozen=True):
     """Options of the output."""
 
     format: Literal["jsonl", "parquet"] = "jsonl"

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from onyx.plugins.files.options import COMPRESSIONS, OutputOptions
+from onyx.plugins.files.options import COMPRESSIONS, FilesOutputOptions
 from onyx.plugins.options import located
-from onyx.plugins.parts.columns import ColumnsFormat, ColumnsPartsWriter
+from onyx.plugins.parts.folders import NotThere, parts_at, parts_in, whose
 from onyx.plugins.parts.formats import JsonLinesFormat, ParquetFormat
-from onyx.plugins.parts.listing import NotThere, parts_in
-from onyx.plugins.parts.names import whose
 from onyx.plugins.parts.offsets import Part
-from onyx.plugins.parts.stores import parts_at
+from onyx.plugins.parts.writer import ColumnsFormat, ColumnsPartsWriter
 from onyx.plugins.protocol import PluginContext
-from onyx.plugins.roll_limits import roll_limits
+from onyx.plugins.rolling import roll_limits
 
 
 class FilesOutput(ColumnsPartsWriter):
     """Parts of one task at `path`."""
 
-    def __init__(self, context: PluginContext, options: OutputOptions) -> None:
+    def __init__(self, context: PluginContext, options: FilesOutputOptions) -> None:
         self._path = located(context, options.path)
         store = parts_at(self._path, context)
         super().__init__(store, _format(context, options), context, roll_limits(options))
@@ -35,7 +33,7 @@ class FilesOutput(ColumnsPartsWriter):
         return sorted(part.path.rpartition("/")[2] for part in newest.values())
 
 
-def _format(context: PluginContext, options: OutputOptions) -> ColumnsFormat:
+def _format(context: PluginContext, options: FilesOutputOptions) -> ColumnsFormat:
     compression = options.compression or COMPRESSIONS[options.format][0]
     if options.format == "parquet":
         return ParquetFormat(context, compression)

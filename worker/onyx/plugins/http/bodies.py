@@ -28,7 +28,7 @@ _PLAIN = "!#$&'()*+,/:;=?@[]^`{|}~\"<>\\"
 """Characters of a key that stand for themselves, besides letters, digits and `_.-`."""
 
 
-class Body(NamedTuple):
+class RequestBody(NamedTuple):
     """A body of a request."""
 
     data: bytes
@@ -37,7 +37,7 @@ class Body(NamedTuple):
     """The value that identifies its segment, if the job names one."""
 
 
-class Bodies(Protocol):
+class RequestBodies(Protocol):
     """Makes bodies of a format."""
 
     @property
@@ -50,12 +50,12 @@ class Bodies(Protocol):
         """Their size, about."""
         ...
 
-    def add(self, segments: Segments) -> list[Body]:
+    def add(self, segments: Segments) -> list[RequestBody]:
         """Add segments; the bodies that are full now. Raises UserError: a value has no form in this
         format, and nothing was added."""
         ...
 
-    def finish(self) -> list[Body]:
+    def finish(self) -> list[RequestBody]:
         """What is left, as a body."""
         ...
 
@@ -64,17 +64,17 @@ class Bodies(Protocol):
         ...
 
 
-def bodies_of(context: PluginContext, options: HttpOptions) -> Bodies:
+def bodies_of(context: PluginContext, options: HttpOptions) -> RequestBodies:
     """The bodies of the job's format."""
     if options.format == "json":
         return Single(context, options)
-    limits = Limits(options.request_segments, options.request_bytes)
+    limits = BodyLimits(options.request_segments, options.request_bytes)
     if options.format == "arrow":
         return ArrowStreams(context, limits)
     return Texts(JsonLines(context, options.nan), limits, options.format == "json-array")
 
 
-class Limits(NamedTuple):
+class BodyLimits(NamedTuple):
     """When a body ends."""
 
     segments: int
@@ -92,14 +92,14 @@ class Single:
         self._json = JsonLines(context, options.nan)
         self._key = options.idempotency_key
 
-    def add(self, segments: Segments) -> list[Body]:
+    def add(self, segments: Segments) -> list[RequestBody]:
         """A body for each."""
         keys = self._keys(segments)
         return [
-            Body(each, 1, key) for each, key in zip(_texts(self._json, segments), keys, strict=True)
+            RequestBody(each, 1, key) for each, key in zip(_texts(self._json, segments), keys, strict=True)
         ]
 
-    def finish(self) -> list[Body]:
+    def finish(self) -> list[RequestBody]:
         """Nothing is ever left."""
         return []
 
@@ -140,7 +140,7 @@ class _Open(msgspec.Struct):
 class _Gathering:
     """Pieces become bodies."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BodyLimits) -> None:
         self._limits = limits
         self._open = _Open([])
 
@@ -158,10 +158,10 @@ class _Gathering:
         """Forget what is left."""
         self._open = _Open([])
 
-    def finish(self) -> list[Body]:
+    def finish(self) -> list[RequestBody]:
         """What is left, as a body."""
         done, self._open = self._open, _Open([])
-        return [Body(self._body(done.pieces), done.segments, None)] if done.segments else []
+        return [RequestBody(self._body(done.pieces), done.segments, None)] if done.segments else []
 
     def _put(self, piece: Any, segments: int, size_bytes: int) -> None:
         self._open.pieces.append(piece)
@@ -175,14 +175,14 @@ class _Gathering:
 class Texts(_Gathering):
     """JSON lines, or a JSON array."""
 
-    def __init__(self, encode: JsonLines, limits: Limits, is_array: bool) -> None:
+    def __init__(self, encode: JsonLines, limits: BodyLimits, is_array: bool) -> None:
         super().__init__(limits)
         self._encode = encode
         self._is_array = is_array
 
-    def add(self, segments: Segments) -> list[Body]:
+    def add(self, segments: Segments) -> list[RequestBody]:
         """Pieces of one segment."""
-        full: list[Body] = []
+        full: list[RequestBody] = []
         for text in _texts(self._encode, segments):
             size = len(text) + 1
             if not self._has_room(size):
@@ -206,15 +206,15 @@ class Texts(_Gathering):
 class ArrowStreams(_Gathering):
     """A stream of the Arrow IPC format, with one record batch."""
 
-    def __init__(self, context: PluginContext, limits: Limits) -> None:
+    def __init__(self, context: PluginContext, limits: BodyLimits) -> None:
         super().__init__(limits)
         self._context = context
 
-    def add(self, segments: Segments) -> list[Body]:
+    def add(self, segments: Segments) -> list[RequestBody]:
         """Pieces of rows. A body has rows of the same types."""
         columns = self._columns(segments)
         row_bytes = max(1.0, columns.size_bytes / max(1, len(columns)))
-        full: list[Body] = []
+        full: list[RequestBody] = []
         first = 0
         while first < len(columns):
             room = self._room(row_bytes)

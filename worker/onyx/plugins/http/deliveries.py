@@ -3,22 +3,37 @@
 A request is settled when it was answered with 2xx, when the dead letters about it are durable, or
 when it was reported as refused. Answers come in any order; those behind the first
 that is missing wait. So what is settled is a prefix, as `Output.durable` counts.
+
+Dead letters about segments that the server has refused are JSON lines in parts. A letter has the
+form of those that a task with `deadLetter` sends. An output has no task behind it, so it writes its
+letters itself. They are written at least once: after a failure a request is sent and refused again.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
-from onyx.plugins.http.letters import Letters
-from onyx.plugins.http.sender import Refusal, Request, Sender, Sending
-from onyx.plugins.options import task_error
+from onyx.ids import GroupId
+from onyx.plugins.http.bodies import segments_in
+from onyx.plugins.http.options import HttpOptions
+from onyx.plugins.http.sender import HttpRefusal, HttpRequest, Sender, SentRequest
+from onyx.plugins.options import located, task_error
+from onyx.plugins.parts.folders import parts_at
+from onyx.plugins.parts.formats import JsonLinesFormat
+from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import PluginContext, RefusedSegments
+from onyx.plugins.rolling import RollLimits
+from onyx.telemetry.catalog import DEAD_LETTERS
 
 Report = Callable[[RefusedSegments], None]
+LETTERS_AGE_S = 5.0
+"""Until then letters are not published, and what was refused is not settled."""
 
 
-class Deliveries:
+class OrderedDeliveries:
     """Requests that were given to the sender. Used by the task's thread."""
 
     def __init__(
@@ -43,15 +58,15 @@ class Deliveries:
         self._sender = sender
         self._letters = letters
         self._doing = doing
-        self._waiting: deque[Sending] = deque()
-        self._refused: deque[Sending] = deque()
+        self._waiting: deque[SentRequest] = deque()
+        self._refused: deque[SentRequest] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, request: Request, in_doubt: bool = False) -> None:
+    def add(self, request: HttpRequest, in_doubt: bool = False) -> None:
         """Send a request, which somebody else may have sent if it is in doubt."""
-        sending = Sending(request, self._refused, in_doubt, self._added)
+        sending = SentRequest(request, self._refused, in_doubt, self._added)
         self._added += request.segments
         self._waiting.append(sending)
         self._sender.submit(sending)
@@ -73,7 +88,7 @@ class Deliveries:
             segments += self._waiting.popleft().request.segments
         return segments
 
-    def _bury(self, sending: Sending) -> None:
+    def _bury(self, sending: SentRequest) -> None:
         refusal = sending.refusal
         assert refusal is not None, "it is among those that were refused"
         kept = self._letters is not None
@@ -86,14 +101,14 @@ class Deliveries:
         if self._report is not None:
             self._report(RefusedSegments(sending.first, sending.request.segments, error, kept))
 
-    def _is_settled(self, sending: Sending) -> bool:
+    def _is_settled(self, sending: SentRequest) -> bool:
         if not sending.done or sending.refusal is None:
             return sending.done
         if not sending.reported or self._letters is None:
             return sending.reported
         return self._letters.durable() >= sending.letters
 
-    def _refusal(self, request: Request, refusal: Refusal) -> str:
+    def _refusal(self, request: HttpRequest, refusal: HttpRefusal) -> str:
         """What happened, and what to do about it."""
         answer = refusal.answer
         if refusal.verdict == "exhausted":
@@ -112,3 +127,73 @@ class Deliveries:
                 begins = request.body[:80].decode("utf-8", "backslashreplace")
                 hint = f"the request begins with {begins!r}; {hint}"
         return f"{self._doing} failed: {answer.words} ({hint})"
+
+
+class Letters:
+    """The letters of one task. Used by the task's thread."""
+
+    def __init__(self, context: PluginContext, options: HttpOptions, path: str, url: str) -> None:
+        """`url`: as messages show it."""
+        self._context = context
+        self._format = options.format
+        self._url = url
+        self._written = 0
+        store = parts_at(located(context, path, "deadLetterPath"), context)
+        form = JsonLinesFormat(context, nan="text")
+        self._parts = PartsWriter(store, form, context, RollLimits(age_s=LETTERS_AGE_S))
+
+    def write(self, request: HttpRequest, refusal: HttpRefusal) -> int:
+        """Write a letter about each segment of a request.
+
+        Returns:
+            How many letters have to be durable (`durable`) for these to be.
+
+        Raises:
+            Unavailable: nothing was written; it is to be called again.
+        """
+        segments = segments_in(request.body, self._format)
+        letters = [self._letter(each, request, refusal) for each in segments]
+        self._parts.write(letters)
+        self._written += len(letters)
+        self._context.metrics.add(DEAD_LETTERS, len(letters))
+        self._context.metrics.note(DEAD_LETTERS, lambda: refusal.answer.words)
+        return self._written
+
+    def durable(self) -> int:
+        """Letters that are published, in the order of writing."""
+        return self._parts.durable()
+
+    def tick(self) -> None:
+        """Publish letters that have waited long enough."""
+        self._parts.tick()
+
+    def flush(self) -> None:
+        """Publish all letters."""
+        self._parts.flush()
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """Fence off all incarnations that are not `live`."""
+        self._parts.fence(live)
+
+    def close(self) -> None:
+        """Drop letters that are not published: their requests are not settled."""
+        self._parts.close()
+
+    def _letter(self, segment: Any, request: HttpRequest, refusal: HttpRefusal) -> dict[str, Any]:
+        answer, context = refusal.answer, self._context
+        at = datetime.fromtimestamp(context.clock.wall_ms() / 1_000, UTC)
+        return {
+            "error": {
+                "type": "Refused",
+                "message": answer.words,
+                "status": answer.status,
+                "answer": answer.text,
+                "url": self._url,
+                "key": request.key,
+            },
+            "job": context.job_name,
+            "task": context.task,
+            "time": at.isoformat(timespec="milliseconds"),
+            "tries": refusal.tries,
+            "segment": segment,
+        }

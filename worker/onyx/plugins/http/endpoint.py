@@ -1,25 +1,38 @@
-"""The endpoint of a job: its address, headers and certificates, and how a request is sent to it."""
+"""The endpoint of a job: its address, headers and certificates, and how a request is sent to it.
+
+A job is stored and shown, so it names where the secret of a header is: in the environment or in a
+file. A file is read again when it has changed, as tokens on Kubernetes do; while it is away or
+empty, what it held before is used.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+
 from msgspec.structs import replace
 
-from onyx.plugins.http.address import Address, address_of
-from onyx.plugins.http.answers import Answer, verdict_of
-from onyx.plugins.http.certificates import Certificates
-from onyx.plugins.http.connection import Connection
-from onyx.plugins.http.headers import Headers, url_of
-from onyx.plugins.http.options import HttpOptions
-from onyx.plugins.http.sender import Request
-from onyx.plugins.options import option_error
+from onyx.plugins.http.connection import HttpAnswer, ClientCertificates, EndpointConnection, verdict_of
+from onyx.plugins.http.options import EndpointAddress, HttpOptions, address_of
+from onyx.plugins.http.sender import HttpRequest
+from onyx.plugins.options import option_error, variable_of
 from onyx.plugins.protocol import PluginContext
 
 SECRET_CHARACTERS_MIN = 4
 """Shorter text is in every other word."""
 HIDDEN = "***"
+CONTENT_TYPES = {
+    "json": "application/json",
+    "jsonl": "application/x-ndjson",
+    "json-array": "application/json",
+    "arrow": "application/vnd.apache.arrow.stream",
+}
+SECRET_BYTES_MAX = 65_536
+"""The size of a header; servers take less."""
+_VALUE = re.compile(r"[ -~\t]+")
 
 
-class Endpoint:
+class JobEndpoint:
     """Where the requests of one task go. Used by several threads."""
 
     def __init__(self, context: PluginContext, options: HttpOptions) -> None:
@@ -28,7 +41,7 @@ class Endpoint:
         self._address = _address(context, options)
         self._headers = Headers(context, options)
         is_https = self._address.scheme == "https"
-        self._certificates = Certificates(context, options) if is_https else None
+        self._certificates = ClientCertificates(context, options) if is_https else None
         self.doing = f"{options.method} {self._address.shown}"
         """What a request does, for messages."""
 
@@ -37,10 +50,10 @@ class Endpoint:
         """The URL, for messages."""
         return self._address.shown
 
-    def connect(self) -> Connection:
+    def connect(self) -> EndpointConnection:
         """A connection, which is opened with the first request."""
         options = self._options
-        return Connection(
+        return EndpointConnection(
             self._address,
             options.method,
             self._certificates,
@@ -48,7 +61,7 @@ class Endpoint:
             options.timeout_seconds,
         )
 
-    def exchange(self, connection: Connection, request: Request) -> Answer:
+    def exchange(self, connection: EndpointConnection, request: HttpRequest) -> HttpAnswer:
         """Send a request once. What is answered may repeat what was sent, so secrets are taken
         out of it."""
         headers = self._headers.all()
@@ -70,7 +83,7 @@ class Endpoint:
         return text
 
 
-def _address(context: PluginContext, options: HttpOptions) -> Address:
+def _address(context: PluginContext, options: HttpOptions) -> EndpointAddress:
     url, option = url_of(context, options)
     try:
         address = address_of(url)
@@ -84,3 +97,73 @@ def _address(context: PluginContext, options: HttpOptions) -> Address:
         for problem in options.wrong_without_tls():
             raise option_error(context, problem.path, problem.message)
     return address
+
+
+class Headers:
+    """The headers of one task. Used by several threads."""
+
+    def __init__(self, context: PluginContext, options: HttpOptions) -> None:
+        """Raises UserError: a variable or file is not there, or holds no value of a header."""
+        self._context = context
+        self._plain = {"User-Agent": "onyx", "Content-Type": CONTENT_TYPES[options.format]}
+        given = {name.lower() for name in options.headers}
+        self._plain = {k: v for k, v in self._plain.items() if k.lower() not in given}
+        self._plain |= options.headers
+        self._secrets = {
+            name: self._variable(name, variable) for name, variable in options.headers_env.items()
+        }
+        self._files = {
+            name: _SecretFile(context.located(path)) for name, path in options.headers_file.items()
+        }
+        for name, file in self._files.items():
+            if not file.value():
+                what = f"names {file.path!r} for {name}, which cannot be read or holds no header"
+                raise option_error(context, "headersFile", what)
+
+    def all(self) -> dict[str, str]:
+        """Name and value of each, as they are now."""
+        headers = self._plain | self._secrets
+        for name, file in self._files.items():
+            headers[name] = file.value()
+        return headers
+
+    def secrets(self) -> list[str]:
+        """What nobody may see: values, and of `Bearer ...` the second word alone too."""
+        values = [*self._secrets.values(), *(each.known for each in self._files.values())]
+        return values + [each.rpartition(" ")[2] for each in values]
+
+    def _variable(self, name: str, variable: str) -> str:
+        value = variable_of(self._context, "headersEnv", variable, name)
+        if not _VALUE.fullmatch(value):
+            what = f"names variable {variable!r} for {name}, which holds more than printable ASCII"
+            raise option_error(self._context, "headersEnv", what)
+        return value
+
+
+class _SecretFile:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.known = ""
+        self._stamp: tuple[int, int, int] | None = None
+
+    def value(self) -> str:
+        """What the file holds; what it held before where that is no value."""
+        try:
+            found = os.stat(self.path)
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if stamp != self._stamp:
+                with open(self.path, encoding="ascii") as file:
+                    text = file.read(SECRET_BYTES_MAX).strip()
+                if _VALUE.fullmatch(text):
+                    self.known, self._stamp = text, stamp
+        except (OSError, ValueError):
+            pass
+        return self.known
+
+
+def url_of(context: PluginContext, options: HttpOptions) -> tuple[str, str]:
+    """The URL of a job, and the option that it comes from. Raises UserError."""
+    if options.url is not None:
+        return options.url, "url"
+    assert options.url_env is not None, "checked with the options"
+    return variable_of(context, "urlEnv", options.url_env), "urlEnv"

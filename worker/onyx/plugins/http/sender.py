@@ -17,8 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from onyx.errors import contained, describe
-from onyx.plugins.http.answers import Answer, Tries, Verdict, asked_pause_s, pause_s
-from onyx.plugins.http.connection import Connection
+from onyx.plugins.http.connection import HttpAnswer, EndpointConnection, Tries, Verdict, asked_pause_s, pause_s
 from onyx.plugins.protocol import PluginContext
 
 QUEUE_BYTES_MAX = 16_777_216
@@ -31,11 +30,10 @@ WATCH_INTERVAL_S = 0.25
 CLOSE_PATIENCE_S = 1.0
 LOGGED_AFTER_S, LOGGED_EVERY_S = 3.0, 30.0
 _LOGGER = logging.getLogger(__name__)
+Exchange = Callable[[EndpointConnection, "Request"], HttpAnswer]
 
-Exchange = Callable[[Connection, "Request"], Answer]
 
-
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """What is sent in one go, and again under the same key."""
 
     key: str
@@ -43,15 +41,15 @@ class Request(NamedTuple):
     segments: int
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class HttpRefusal(msgspec.Struct, frozen=True):
     """A request is not sent any more."""
 
-    answer: Answer
+    answer: HttpAnswer
     tries: int
     verdict: Verdict
 
 
-class Sending:
+class SentRequest:
     """A request on its way. A thread of the sender sets `refusal` and then `done`, once."""
 
     __slots__ = (
@@ -66,7 +64,7 @@ class Sending:
     )
 
     def __init__(
-        self, request: Request, refused: deque[Sending], in_doubt: bool, first: int
+        self, request: HttpRequest, refused: deque[SentRequest], in_doubt: bool, first: int
     ) -> None:
         self.request = request
         self.first = first
@@ -74,7 +72,7 @@ class Sending:
         self.in_doubt = in_doubt
         """Whether somebody else may have sent it."""
         self.done = False
-        self.refusal: Refusal | None = None
+        self.refusal: HttpRefusal | None = None
         self.refused = refused
         """Gets this if it is refused."""
         self.reported = False
@@ -89,7 +87,7 @@ class Sender:
     def __init__(
         self,
         context: PluginContext,
-        connect: Callable[[], Connection],
+        connect: Callable[[], EndpointConnection],
         exchange: Exchange,
         concurrency: int,
         retries_max: int | None,
@@ -110,14 +108,14 @@ class Sender:
         """What threads of the sender wait for."""
         self._done = threading.Condition(self._lock)
         """What the task's thread waits for."""
-        self._queue: deque[Sending] = deque()
+        self._queue: deque[SentRequest] = deque()
         self._idle = 0
         self._open = 0
         """Requests that are not done."""
         self._open_bytes = 0
         self._counts: Counter[str] = Counter()
         self._threads: list[threading.Thread] = []
-        self._connections: list[Connection] = []
+        self._connections: list[EndpointConnection] = []
         self._stopped = threading.Event()
         self._not_before_s = 0.0
         """Until then the server wants no request."""
@@ -134,7 +132,7 @@ class Sender:
         """Whether more may be submitted."""
         return self._open < QUEUE_REQUESTS_MAX and self._open_bytes < QUEUE_BYTES_MAX
 
-    def submit(self, sending: Sending) -> None:
+    def submit(self, sending: SentRequest) -> None:
         """Send a request when its turn comes. Those who submit ask for room before."""
         with self._lock:
             self._open += 1
@@ -193,7 +191,7 @@ class Sender:
                 if deadline_s is not None and time.monotonic() >= deadline_s:
                     connection.break_off()
 
-    def _run(self, connection: Connection) -> None:
+    def _run(self, connection: EndpointConnection) -> None:
         try:
             while (sending := self._next()) is not None:
                 refusal = self._delivered(connection, sending)
@@ -206,7 +204,7 @@ class Sender:
         finally:
             connection.close()
 
-    def _next(self) -> Sending | None:
+    def _next(self) -> SentRequest | None:
         with self._lock:
             self._idle += 1
             while not self._queue and not self._stopped.is_set():
@@ -214,7 +212,7 @@ class Sender:
             self._idle -= 1
             return None if self._stopped.is_set() else self._queue.popleft()
 
-    def _delivered(self, connection: Connection, sending: Sending) -> Refusal | None:
+    def _delivered(self, connection: EndpointConnection, sending: SentRequest) -> HttpRefusal | None:
         """Send a request until it is answered for good, or the sender is stopped."""
         tries = Tries(self._retries_max, sending.in_doubt)
         while self._await_turn():
@@ -225,7 +223,7 @@ class Sender:
                     self._log(f"takes a request for delivered: {answer.words}")
                 return None
             if verdict != "again":
-                return Refusal(answer, tries.count, verdict)
+                return HttpRefusal(answer, tries.count, verdict)
             self._put_off(answer, tries.count)
         return None
 
@@ -238,7 +236,7 @@ class Sender:
             self._stopped.wait(max(wait_s, PERMIT_POLL_S))
         return False
 
-    def _put_off(self, answer: Answer, tries: int) -> None:
+    def _put_off(self, answer: HttpAnswer, tries: int) -> None:
         """Wait before the next try. What the server asks for holds for all requests."""
         now_s = time.monotonic()
         asked_s = asked_pause_s(answer.retry_after, time.time_ns() // 1_000_000)
@@ -263,7 +261,7 @@ class Sender:
         if is_due:
             _LOGGER.warning("task %s %s", self._context.task, what)
 
-    def _finish(self, sending: Sending, refusal: Refusal | None) -> None:
+    def _finish(self, sending: SentRequest, refusal: HttpRefusal | None) -> None:
         with self._lock:
             self._open -= 1
             self._open_bytes -= len(sending.request.body)

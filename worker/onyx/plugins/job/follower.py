@@ -34,7 +34,7 @@ from onyx.plugins.starting import position_in, read_start
 
 
 @prepared
-class Followed(msgspec.Struct, frozen=True):
+class FollowerState(msgspec.Struct, frozen=True):
     """The state of a cursor."""
 
     journal: str
@@ -58,7 +58,7 @@ class JournalFollower(JournalReader):
         self._context = context
         self._options = options
         self._number = int(partition)
-        self._followed = msgspec.convert(cursor.state, Followed)
+        self._followed = msgspec.convert(cursor.state, FollowerState)
         self._job = self._followed.jobs[0]
         self._view = self._view_of(self._job)
         self._next_s = context.clock.monotonic_s()
@@ -153,7 +153,7 @@ class JournalFollower(JournalReader):
                 "this job again, in place of itself with initialize for this input"
             )
         self._obstacle = ""
-        self._followed = Followed(known.journal, journal.jobs, known.partitions)
+        self._followed = FollowerState(known.journal, journal.jobs, known.partitions)
         return journal
 
     def _look(self, position: int, asked: bool) -> Block | None:
@@ -177,7 +177,7 @@ class JournalFollower(JournalReader):
     def _is_same(self, block: Block) -> bool:
         known = self._followed
         if not known.journal:
-            self._followed = Followed(block.origin, known.jobs, known.partitions)
+            self._followed = FollowerState(block.origin, known.jobs, known.partitions)
         elif block.origin != known.journal:
             self._obstacle = (
                 f"{self._context.where}: all is read of the journal of job {known.journal}, and "
@@ -219,7 +219,7 @@ def first_position(
         context.clock.wall_ms(),
         partial(_since, same, whole.end),
     )
-    state = Followed(origin, journal.jobs, journal.partitions or 1)
+    state = FollowerState(origin, journal.jobs, journal.partitions or 1)
     return Cursor(position, msgspec.to_builtins(state))
 
 

@@ -23,6 +23,15 @@ from onyx.journal.logs import Content, RememberedRequest
 from onyx.plugins.protocol import AckedReader
 from onyx.telemetry.interface import TaskMetrics
 
+logger = logging.getLogger(__name__)
+POLL_S = 0.5
+"""How often the writer looks whether it is wanted while nothing comes."""
+RETRY_S = 1.0
+LOGGED_EVERY_S = 30.0
+TAIL_SEGMENTS_MAX = 200_000
+"""Segments that are held for the reader."""
+CLOSE_TIMEOUT_S = 5.0
+
 
 class Feed(AckedReader, Protocol):
     """A source without stable positions. `take`, `appended` and `failed` are called by the writer
@@ -76,17 +85,6 @@ class Feed(AckedReader, Protocol):
     def release(self) -> None:
         """The writer has ended: close what it has used. Called by the writer."""
         ...
-
-
-logger = logging.getLogger(__name__)
-
-POLL_S = 0.5
-"""How often the writer looks whether it is wanted while nothing comes."""
-RETRY_S = 1.0
-LOGGED_EVERY_S = 30.0
-TAIL_SEGMENTS_MAX = 200_000
-"""Segments that are held for the reader."""
-CLOSE_TIMEOUT_S = 5.0
 
 
 class JournalledPartition:

@@ -21,12 +21,10 @@ from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.plugins.starting import OPTION, StartFrom, check_partitions, position_in, read_start
 
 logger = logging.getLogger(__name__)
-
 COLLECT_INTERVAL_S = 5.0
 DROP_INTERVAL_S = 60.0
 _JOB = "journalOf"
 """Key of a cursor's state: the job whose journal it is a cursor of."""
-
 OpenFeed = Callable[[str, Journal], Feed]
 """Makes the source of a partition that has been taken over."""
 

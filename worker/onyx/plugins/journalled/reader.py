@@ -149,7 +149,7 @@ class OwnerReader(JournalReader):
         return super().cursor(min(position, self._position))
 
     def acked(self, positions: U64) -> None:
-        """The trees of these positions, which rise, are complete (`owning.AckedReader`)."""
+        """The trees of these positions, which rise, are complete (`protocol.AckedReader`)."""
         self._partition.feed.acked(positions)
 
     def returned(self, position: int, parts: Parts) -> None:
@@ -173,7 +173,7 @@ class OwnerReader(JournalReader):
         return self._partition.feed.awaited(position)
 
     def drain(self) -> int | None:
-        """Take nothing more from the source (`owning.DrainingReader`)."""
+        """Take nothing more from the source (`protocol.DrainingReader`)."""
         return self._partition.end if self._partition.drain() else None
 
     def close(self) -> None:

@@ -85,8 +85,6 @@ _PASSING = (
     KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
 )
-
-
 _UNANSWERED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
 """Errors without a reason; the library reported the reason by a callback before."""
 _AFTER = re.compile(r" \(after \d+ms in state \w+[^)]*\)")

@@ -18,7 +18,7 @@ from onyx.flow.columns.values import python_values
 from onyx.flow.instants import milliseconds
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines
-from onyx.plugins.kafka.options import OutputOptions
+from onyx.plugins.kafka.options import KafkaOutputOptions
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
 
@@ -41,10 +41,10 @@ class OutMessage(NamedTuple):
     headers: list[tuple[str, str | bytes | None]]
 
 
-class Messages:
+class TopicMessages:
     """The messages of one task."""
 
-    def __init__(self, context: PluginContext, options: OutputOptions) -> None:
+    def __init__(self, context: PluginContext, options: KafkaOutputOptions) -> None:
         self._context = context
         self._options = options
         self._json = JsonLines(context, options.nan)

@@ -10,7 +10,7 @@ import msgspec
 
 from onyx.errors import Problem
 from onyx.plugins.options import Options
-from onyx.plugins.roll_limits import TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
+from onyx.plugins.rolling import TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
 from onyx.plugins.starting import StartFrom, wrong_start
 
 _OURS = (
@@ -66,7 +66,7 @@ class KafkaOptions(Options, frozen=True):
                 yield Problem("configEnv", f"has {key!r}, as config has", "leave one of them out")
 
 
-class InputOptions(KafkaOptions, frozen=True):
+class KafkaInputOptions(KafkaOptions, frozen=True):
     """Options of the input."""
 
     start_from: StartFrom = "beginning"
@@ -105,7 +105,7 @@ class InputOptions(KafkaOptions, frozen=True):
         yield from wrong_start(self.start_from, {})
 
 
-class OutputOptions(KafkaOptions, frozen=True):
+class KafkaOutputOptions(KafkaOptions, frozen=True):
     """Options of the output."""
 
     format: Literal["json", "text", "bytes", "arrow"] = "json"

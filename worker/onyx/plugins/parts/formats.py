@@ -1,25 +1,31 @@
-"""Formats of parts: JSON lines and Parquet."""
+"""Formats of parts: JSON lines and Parquet.
+
+The rows of a Parquet file are tables that fit together, in one schema. What does not fit is found
+when it comes, so it alone is refused. A type may become wider on the way, as integers do when
+fractions come: then all rows are cast, which happens a few times a key.
+"""
 
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Callable
 from typing import BinaryIO
 
 import pyarrow as pa
 
+from onyx.base.on_demand import ModuleOnDemand
 from onyx.codec.segments import bytes_each
 from onyx.errors import OutputFailed, UserError
-from onyx.flow.columns.record_batch import Columns, keys_of
+from onyx.flow.columns.record_batch import Columns, concatenated, keys_of
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
 from onyx.plugins.options import task_error
-from onyx.plugins.parts.arrow import pq
-from onyx.plugins.parts.columns import ColumnsBody
-from onyx.plugins.parts.rows import Rows
+from onyx.plugins.parts.writer import ColumnsBody
 from onyx.plugins.protocol import PluginContext
 
+pq = ModuleOnDemand("pyarrow.parquet")
 GZIP_LEVEL = 3
 """Most of the gain of the default level at half of its cost."""
 COLUMNS_SEGMENTS = 8_192
@@ -28,6 +34,8 @@ COLUMNS_BYTES = 16_777_216
 """The size of large ones, as they would be encoded for another worker."""
 WITHOUT_KEYS = "the segments have no keys, so there are no columns"
 Fit = Callable[[pa.Table], pa.Table]
+SMALL_MAX = 256
+"""Tables that are kept apart: each takes some KiB, also of one row."""
 
 
 class JsonLinesFormat:
@@ -109,7 +117,7 @@ class _ParquetBody:
         self._fit = fit
         self._waiting: list[Segment] = []
         self._waiting_bytes = 0.0
-        self._rows = Rows()
+        self._rows = ParquetRows()
 
     def add(self, segments: list[Segment]) -> None:
         if self._context.answers:
@@ -168,3 +176,53 @@ class _ParquetBody:
             self._context,
             f"cannot be written as Parquet: {what}; give a key values of one type, or write jsonl",
         )
+
+
+class ParquetRows:
+    """Rows in types that hold all of them; a key that some lack is null there."""
+
+    def __init__(self) -> None:
+        self._large: list[pa.Table] = []
+        self._small: list[pa.Table] = []
+        self._schema: pa.Schema | None = None
+        self.size_bytes = 0
+        """The size of what was added, about."""
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows. Raises what `MISMATCH` lists: they do not fit, and nothing was added."""
+        known = self._schema
+        if known is None or not table.schema.equals(known):
+            table = self._fitting(table)
+        self._small.append(table)
+        self.size_bytes += table.nbytes
+        if len(self._small) == SMALL_MAX:
+            self._large.append(concatenated(self._small).combine_chunks())
+            self._small = []
+
+    def table(self) -> pa.Table:
+        """All rows."""
+        return concatenated([*self._large, *self._small])
+
+    def _fitting(self, table: pa.Table) -> pa.Table:
+        """Rows that have, beside those before, one type in each column."""
+        known = self._schema
+        fitting = table if known is None else concatenated([known.empty_table(), table])
+        if known is None or not fitting.schema.equals(known):
+            _require_writable(fitting.schema)
+        if known is not None and any(_is_wider(each, fitting.schema) for each in known):
+            all_rows = concatenated([*self._large, *self._small, table])
+            rows = all_rows.num_rows - table.num_rows
+            self._large, self._small = [all_rows.slice(0, rows)], []
+            fitting = all_rows.slice(rows)
+        self._schema = fitting.schema
+        return fitting
+
+
+def _is_wider(before: pa.Field, schema: pa.Schema) -> bool:
+    return not (pa.types.is_null(before.type) or schema.field(before.name).type == before.type)
+
+
+def _require_writable(schema: pa.Schema) -> None:
+    """Parquet lacks some types, such as that of an object without fields."""
+    with pq.ParquetWriter(io.BytesIO(), schema):
+        pass

@@ -8,6 +8,9 @@ directory or an object store (`storage.staging`).
 The outputs `files` and `spark` write parts. Under exactly-once a settled part is committed before
 it is published. After a crash another worker publishes what was committed, and writes none of it
 again.
+
+One part may hold segments in columns beside those in dicts. That takes a class of its own, so that
+a `PartsWriter` of a user, which may change segments in `write`, gets all of them there.
 """
 
 from __future__ import annotations
@@ -19,15 +22,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
+import pyarrow as pa
 from msgspec.structs import replace
 
 from onyx.errors import OnyxError, Unavailable
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
-from onyx.plugins.parts.names import PartNames
+from onyx.plugins.parts.folders import PartNames
 from onyx.plugins.protocol import Commit, PluginContext, Token
-from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
-from onyx.plugins.rolling import RollingWriter
+from onyx.plugins.rolling import ROLL_LIMITS, RollingWriter, RollLimits
 from onyx.storage.staging.interface import PartStore, Staged
 
 
@@ -238,3 +242,41 @@ class PartsWriter(RollingWriter):
             self._durable += part.segments
             self._finished.popleft()
         self._flushing = False
+
+
+class ColumnsBody(PartBody, Protocol):
+    """A body that takes columns as well."""
+
+    def add_columns(self, columns: Columns) -> None:
+        """Encode segments in columns. Raises like `add`."""
+        ...
+
+
+class ColumnsFormat(Protocol):
+    """How segments and columns become a file: a `PartFormat` of such bodies."""
+
+    suffix: str
+    """End of the names of parts, with its dot."""
+
+    def begin(self, file: BinaryIO) -> ColumnsBody:
+        """The body of a new part, which writes to `file`."""
+        ...
+
+
+class ColumnsPartsWriter(PartsWriter):
+    """A `PartsWriter` that takes columns (`protocol.ColumnsOutput`)."""
+
+    def __init__(
+        self,
+        store: PartStore,
+        form: ColumnsFormat,
+        context: PluginContext,
+        limits: RollLimits = ROLL_LIMITS,
+    ) -> None:
+        super().__init__(store, form, context, limits)
+
+    def write_columns(self, columns: pa.RecordBatch) -> None:
+        """Writes as `write`. The rows of one call stay in one part, as the segments of one call
+        do."""
+        if columns.num_rows:
+            self._add(columns.num_rows, lambda body: body.add_columns(Columns(columns)))

@@ -1,4 +1,6 @@
-"""Messages of queues as segments, dicts or columns."""
+"""Messages of queues as segments, dicts or columns; and the secrets of queues, from the environment
+or files of the worker.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ import pyarrow as pa
 
 from onyx.base.structs import UNREADABLE
 from onyx.codec.streams import read_stream
-from onyx.errors import UserError
+from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.json_columns import JsonColumns
-from onyx.plugins.options import option_error
+from onyx.plugins.options import option_error, variable_of
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.queues.options import QueueOptions
 from onyx.plugins.records import BadRecords, reason_of
@@ -44,7 +46,7 @@ class Message(Protocol):
 M = TypeVar("M", bound=Message)
 
 
-class Added(msgspec.Struct, Generic[M], frozen=True):
+class AddedKey(msgspec.Struct, Generic[M], frozen=True):
     """A key that the options add to each segment."""
 
     option: str
@@ -54,7 +56,7 @@ class Added(msgspec.Struct, Generic[M], frozen=True):
     value: Callable[[M], Any]
 
 
-class Decoded(NamedTuple):
+class QueueSegments(NamedTuple):
     """The segments of messages in order."""
 
     runs: list[Segments]
@@ -73,7 +75,7 @@ class MessageDecoder(Generic[M]):
         options: QueueOptions,
         form: str,
         what: str,
-        added: Sequence[Added[M]],
+        added: Sequence[AddedKey[M]],
     ) -> None:
         """
         Args:
@@ -98,7 +100,7 @@ class MessageDecoder(Generic[M]):
                 text = f"names {each.key!r}, which the schema of the task lacks; add it there"
                 raise option_error(context, each.option, text)
 
-    def decode(self, messages: Sequence[M]) -> Decoded:
+    def decode(self, messages: Sequence[M]) -> QueueSegments:
         """The segments of messages.
 
         Raises:
@@ -110,7 +112,7 @@ class MessageDecoder(Generic[M]):
             return self._of_dicts(messages)
         columns = self._in_columns(messages, self._columns)
         if columns is not None:
-            return Decoded([columns])
+            return QueueSegments([columns])
         kept = self._bad.kept
         found = self._of_dicts(messages)
         if self._bad.kept > kept and not self._refuses:
@@ -120,14 +122,14 @@ class MessageDecoder(Generic[M]):
         ]
         return found._replace(runs=runs)
 
-    def _of_dicts(self, messages: Sequence[M]) -> Decoded:
+    def _of_dicts(self, messages: Sequence[M]) -> QueueSegments:
         kept = self._bad.kept
         segments = list(map(self._one, messages))
         if not self._refuses or self._bad.kept == kept:
-            return Decoded([segments])
+            return QueueSegments([segments])
         return self._of_many(messages, lambda message: [[self._one(message)]])
 
-    def _of_many(self, messages: Sequence[M], rows_of: Callable[[M], list[Segments]]) -> Decoded:
+    def _of_many(self, messages: Sequence[M], rows_of: Callable[[M], list[Segments]]) -> QueueSegments:
         """Messages, each of which is any number of segments, or none because it is bad."""
         runs, counts, refused = list[Segments](), list[int](), dict[int, str]()
         for index, message in enumerate(messages):
@@ -138,7 +140,7 @@ class MessageDecoder(Generic[M]):
                 rows = []
             runs += rows
             counts.append(sum(map(len, rows)))
-        return Decoded(runs, counts, refused)
+        return QueueSegments(runs, counts, refused)
 
     def _one(self, message: M) -> Segment:
         try:
@@ -197,3 +199,24 @@ class MessageDecoder(Generic[M]):
             return self._bad.segment(message.id, reason, row)
 
         return good_runs(rows, bad, dicts=self._columns is None)
+
+
+def password_of(context: PluginContext, options: QueueOptions) -> str | None:
+    """The password; None without one. Read whenever a connection is made, so it may change.
+
+    Raises:
+        UserError: the variable is not set, or jobs may not name it or the file.
+        Unavailable: the file cannot be read.
+    """
+    if options.password_env is not None:
+        return variable_of(context, "passwordEnv", options.password_env)
+    if options.password_file is None:
+        return None
+    path = context.located(options.password_file)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError as error:
+        raise Unavailable(
+            f"{context.where}: passwordFile {path} cannot be read: {error}"
+        ) from error

@@ -34,9 +34,8 @@ from onyx.base.event_loop import EventLoop
 from onyx.errors import Unavailable
 from onyx.plugins.options import task_error, variable_of
 from onyx.plugins.protocol import PluginContext
-from onyx.plugins.queues.decoding import Added, MessageDecoder
+from onyx.plugins.queues.decoding import AddedKey, MessageDecoder, password_of
 from onyx.plugins.queues.options import NatsOptions
-from onyx.plugins.queues.secrets import password_of
 from onyx.plugins.sources.live import LiveInput, live_input
 from onyx.plugins.sources.protocol import Portion
 
@@ -53,7 +52,7 @@ REASON_CHARACTERS_MAX = 1_000
 _REFUSED = ("authorization", "authentication", "permissions", "credentials", "nkeys")
 
 
-class Entry(NamedTuple):
+class StreamMessage(NamedTuple):
     """A message of a stream."""
 
     id: str
@@ -65,15 +64,15 @@ class Entry(NamedTuple):
 
 def nats_input(context: PluginContext, options: NatsOptions) -> LiveInput:
     """The input `nats`."""
-    decoder = MessageDecoder[Entry](
+    decoder = MessageDecoder[StreamMessage](
         context,
         options,
         options.format,
         f"stream {options.stream!r}",
         [
-            Added("idField", options.id_field, pa.string(), lambda entry: entry.id),
-            Added("timestampField", options.timestamp_field, pa.int64(), lambda entry: entry.at_ms),
-            Added("subjectField", options.subject_field, pa.string(), lambda each: each.subject),
+            AddedKey("idField", options.id_field, pa.string(), lambda entry: entry.id),
+            AddedKey("timestampField", options.timestamp_field, pa.int64(), lambda entry: entry.at_ms),
+            AddedKey("subjectField", options.subject_field, pa.string(), lambda each: each.subject),
         ],
     )
     opener = partial(JetStreamSource, options, decoder)
@@ -86,7 +85,7 @@ class JetStreamSource:
     def __init__(
         self,
         options: NatsOptions,
-        decoder: MessageDecoder[Entry],
+        decoder: MessageDecoder[StreamMessage],
         context: PluginContext,
         partition: int,
         cursor: Any,
@@ -304,11 +303,11 @@ class JetStreamSource:
             raise Unavailable(f"{where} failed: {said}") from error
 
 
-def _entry(message: Msg) -> Entry:
+def _entry(message: Msg) -> StreamMessage:
     metadata = message.metadata
     at_ms = int(metadata.timestamp.timestamp() * 1000)
     id, deliveries = str(metadata.sequence.stream), metadata.num_delivered
-    return Entry(id, message.data, message.subject, at_ms, deliveries)
+    return StreamMessage(id, message.data, message.subject, at_ms, deliveries)
 
 
 def _version(client: Client) -> tuple[int, int, int]:

@@ -27,13 +27,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from onyx.errors import Unavailable
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
-from onyx.plugins.queues.decoding import Added, MessageDecoder
+from onyx.plugins.queues.decoding import AddedKey, MessageDecoder, password_of
 from onyx.plugins.queues.options import RedisOptions
-from onyx.plugins.queues.redis_client import client_of
 from onyx.plugins.sources.live import LiveInput, live_input
 from onyx.plugins.sources.protocol import Portion
 
@@ -59,12 +60,12 @@ _PASSING = (
     redis.exceptions.TryAgainError,
     redis.exceptions.MasterDownError,
 )
-
-
 Fields = Mapping[bytes, bytes]
+CONNECT_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 15.0
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """An entry of a stream."""
 
     id: str
@@ -85,14 +86,14 @@ class _Rest(NamedTuple):
 
 def redis_input(context: PluginContext, options: RedisOptions) -> LiveInput:
     """The input `redis`."""
-    decoder = MessageDecoder[Entry](
+    decoder = MessageDecoder[StreamEntry](
         context,
         options,
         options.format,
         f"stream {options.stream!r}",
         [
-            Added("idField", options.id_field, pa.string(), lambda entry: entry.id),
-            Added("timestampField", options.timestamp_field, pa.int64(), lambda entry: entry.at_ms),
+            AddedKey("idField", options.id_field, pa.string(), lambda entry: entry.id),
+            AddedKey("timestampField", options.timestamp_field, pa.int64(), lambda entry: entry.at_ms),
         ],
     )
     opener = partial(RedisSource, options, decoder)
@@ -105,7 +106,7 @@ class RedisSource:
     def __init__(
         self,
         options: RedisOptions,
-        decoder: MessageDecoder[Entry],
+        decoder: MessageDecoder[StreamEntry],
         context: PluginContext,
         partition: int,
         cursor: Any,
@@ -300,7 +301,7 @@ class RedisSource:
     def _portion(self, entries: Sequence[tuple[bytes, Fields]]) -> Portion:
         ids = [id.decode() for id, _ in entries]
         found = self._decoder.decode(
-            [Entry(id, self._value(fields)) for id, (_, fields) in zip(ids, entries, strict=True)]
+            [StreamEntry(id, self._value(fields)) for id, (_, fields) in zip(ids, entries, strict=True)]
         )
         deliveries = [self._given[id] for id in ids]
         return Portion(found.runs, ids, ids, found.counts, self._cursor, deliveries, found.refused)
@@ -388,3 +389,37 @@ class RedisSource:
 def _counts(pending: Any) -> list[tuple[str, int]]:
     """Ids of pending entries, and how often each was given."""
     return [(each["message_id"].decode(), each["times_delivered"]) for each in pending]
+
+
+def client_of(context: PluginContext, options: RedisOptions) -> redis.Redis:
+    """A client that repeats nothing by itself. It connects when it is used.
+
+    Raises:
+        UserError: the variable of the password is not set.
+        Unavailable: the file of the password cannot be read.
+    """
+    located = context.located
+    host, _, port = options.server.rpartition(":")
+    files = {
+        name: located(file)
+        for name, file in (
+            ("ssl_ca_certs", options.ca_file),
+            ("ssl_certfile", options.certificate_file),
+            ("ssl_keyfile", options.key_file),
+        )
+        if file is not None
+    }
+    secure: dict[str, Any] = {"ssl": True, **files} if options.tls else {}
+    return redis.Redis(
+        host=host.strip("[]"),
+        port=int(port),
+        db=options.database,
+        username=options.username,
+        password=password_of(context, options),
+        socket_connect_timeout=CONNECT_TIMEOUT_S,
+        socket_timeout=REQUEST_TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,
+        client_name="onyx",
+        **secure,
+    )

@@ -43,7 +43,7 @@ def requests_input(context: PluginContext, options: RequestsOptions) -> Requests
 
 
 class RequestsInput(Input):
-    """Implements `protocol.StartingInput` and `owning.OwningInput`."""
+    """Implements `protocol.StartingInput` and `OwningInput`."""
 
     cooperative = False
     examined = True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.journalled.options import JournalOptions
+from onyx.plugins.options import JournalOptions
 from onyx.plugins.starting import StartFrom, wrong_start
 
 if TYPE_CHECKING:  # options are also checked where Arrow is not installed

@@ -21,7 +21,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.plugins.options import function_error, task_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.segment_runs import gathered
-from onyx.plugins.sources.input import JournalledInput
+from onyx.plugins.sources.journalled_input import JournalledInput
 from onyx.plugins.sources.options import IteratorOptions
 from onyx.plugins.sources.protocol import LiveSource, Portion
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.journalled.options import JournalOptions
+from onyx.plugins.options import JournalOptions
 
 
 class JournalledOptions(JournalOptions, frozen=True):

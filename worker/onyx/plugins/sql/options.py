@@ -11,7 +11,7 @@ from onyx.base.path_names import PLAIN_NAMES, is_plain_name
 from onyx.errors import Problem
 from onyx.model.report import show
 from onyx.plugins.options import Options
-from onyx.plugins.roll_limits import TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
+from onyx.plugins.rolling import TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
 
 
 class SqlOptions(Options, frozen=True):

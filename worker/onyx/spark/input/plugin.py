@@ -25,9 +25,9 @@ from msgspec.structs import replace
 from onyx.base.structs import prepared, stored
 from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
+from onyx.plugins.files.options import FilesInputOptions
 from onyx.plugins.options import folder_at
-from onyx.plugins.parts.stores import folder_name
+from onyx.plugins.parts.folders import folder_name
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader, UpgradedJob
 from onyx.spark.child.request import EXACT_TYPES, FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.child.runner import run_in_child
@@ -71,7 +71,7 @@ class SparkInput(Input):
         self._snapshot = FrameSnapshot(location, context)
         self._folder: Location | None = None
         self._files = FilesInput(
-            context, InputOptions(path=f"{location}/*{SUFFIX}", hive_partitioning=False)
+            context, FilesInputOptions(path=f"{location}/*{SUFFIX}", hive_partitioning=False)
         )
         self.cooperative = self._files.cooperative
 

@@ -29,7 +29,7 @@ import msgspec
 
 from onyx.base.seams import Clock
 from onyx.base.structs import prepared, stored
-from onyx.plugins.parts.stores import parts_at
+from onyx.plugins.parts.folders import parts_at
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.result_files import MANIFEST
 from onyx.spark.target import Target, is_data, rows_of, target_in

@@ -42,7 +42,7 @@ from onyx.flow.batch import Segments, as_columns, format_of
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.values import MISMATCH
 from onyx.flow.segment import Refusal, SegmentFailure
-from onyx.plugins.files.csv_cells import converted_of
+from onyx.plugins.files.csv_format import converted_of
 from onyx.spark.types import joined_type
 from onyx.storage.interface import Location
 

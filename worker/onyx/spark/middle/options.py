@@ -9,7 +9,7 @@ import msgspec
 
 from onyx.errors import Problem
 from onyx.plugins.options import Options, wrong_folder
-from onyx.plugins.roll_limits import BUNDLE_LIMITS
+from onyx.plugins.rolling import BUNDLE_LIMITS
 from onyx.spark.session.masters import SparkMaster, wrong_spark_master
 from onyx.spark.stage.options import Identifier
 

@@ -8,7 +8,7 @@ import msgspec
 
 from onyx.errors import FailsAgain
 from onyx.plugins.options import folder_at, read_options, task_error
-from onyx.plugins.parts.stores import folder_name
+from onyx.plugins.parts.folders import folder_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TYPES, Frame, StageRequest
 from onyx.spark.middle.bundles import Bundles

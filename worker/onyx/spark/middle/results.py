@@ -18,7 +18,7 @@ from onyx.errors import Unavailable
 from onyx.flow.segment import Segment
 from onyx.plugins.bases import partition_names
 from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
+from onyx.plugins.files.options import FilesInputOptions
 from onyx.plugins.protocol import ColumnsReader, Cursor, Input, PluginContext, Reader
 from onyx.spark.middle.bundles import Bundles
 from onyx.spark.middle.options import MiddleOptions
@@ -46,7 +46,7 @@ class StageResults(Input):
         self._folder = folder_of(context, options)
         self._files = FilesInput(
             context,
-            InputOptions(path=f"{self._folder.location}/*{SUFFIX}", hive_partitioning=False),
+            FilesInputOptions(path=f"{self._folder.location}/*{SUFFIX}", hive_partitioning=False),
         )
 
     def partitions(self) -> Sequence[str]:

@@ -12,8 +12,7 @@ from onyx.base.path_names import PLAIN_NAMES, is_plain_name
 from onyx.base.structs import prepared
 from onyx.errors import Problem
 from onyx.model.report import at, show
-from onyx.plugins.options import climbing
-from onyx.plugins.parts.options import PartOptions
+from onyx.plugins.options import PartOptions, climbing
 from onyx.spark.child.request import FILE_FORMATS, Mode
 from onyx.spark.objects.forms import wrong_form
 from onyx.spark.session.masters import SparkMaster, wrong_spark_master

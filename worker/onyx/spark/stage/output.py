@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.ids import GroupId
-from onyx.plugins.parts.columns import ColumnsPartsWriter
 from onyx.plugins.parts.formats import ParquetFormat
+from onyx.plugins.parts.writer import ColumnsPartsWriter
 from onyx.plugins.protocol import PluginContext, UpgradedJob
-from onyx.plugins.roll_limits import roll_limits
+from onyx.plugins.rolling import roll_limits
 from onyx.spark.child.request import StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.stage.frames import request_of

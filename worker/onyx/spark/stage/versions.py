@@ -20,7 +20,7 @@ from onyx.base.path_names import path_name
 from onyx.base.structs import prepared, stored
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.plugins.parts.stores import published
+from onyx.plugins.parts.folders import published
 from onyx.plugins.protocol import UpgradedJob
 from onyx.spark.child.request import StageRequest
 from onyx.spark.result_files import SUFFIX

@@ -13,7 +13,7 @@ import msgspec
 
 from onyx.base.structs import prepared
 from onyx.flow.batch import Segments, format_of
-from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
+from onyx.plugins.parts.writer import ColumnsBody, ColumnsFormat
 from onyx.storage.interface import Location
 
 PART_BYTES_MAX = 134_217_728

@@ -1,7 +1,10 @@
-"""A portion as the engine takes it: runs of segments, without messages that are known."""
+"""What a source gives, as the engine takes it: runs of segments, without messages that are known;
+and what it is still to hear of them.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
@@ -15,10 +18,11 @@ from onyx.errors import UserError, describe_type
 from onyx.flow.arrays import Mask
 from onyx.flow.batch import Segments, chosen_by, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.plugins.sources.protocol import Portion
+from onyx.plugins.sources.protocol import LiveSource, Portion
+from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_FAILED, SOURCE_TERMINATED, Metric
 
 
-class Messages(msgspec.Struct, frozen=True):
+class SourceMessages(msgspec.Struct, frozen=True):
     """Messages in order, with what each is."""
 
     runs: Sequence[Segments]
@@ -35,7 +39,7 @@ class Messages(msgspec.Struct, frozen=True):
         """How many there are in all."""
         return sum(map(len, self.runs))
 
-    def without(self, known: Mask) -> Messages:
+    def without(self, known: Mask) -> SourceMessages:
         """Messages that are not `known`, by their indices."""
         kept = ~known
         mask = np.repeat(kept, self.counts)
@@ -45,7 +49,7 @@ class Messages(msgspec.Struct, frozen=True):
             first += len(run)
             if its.any():
                 runs.append(chosen_by(run, its))
-        return Messages(
+        return SourceMessages(
             runs,
             _chosen(self.counts, kept),
             _chosen(self.handles, kept),
@@ -55,7 +59,7 @@ class Messages(msgspec.Struct, frozen=True):
         )
 
 
-def messages_of(portion: Portion, examine: bool) -> Messages:
+def messages_of(portion: Portion, examine: bool) -> SourceMessages:
     """The messages of a portion.
 
     Args:
@@ -77,7 +81,7 @@ def messages_of(portion: Portion, examine: bool) -> Messages:
         if given not in (0, len(counts)):
             raise UserError(f"a portion of {len(counts)} messages has {given} {what}")
     cursor = _json(portion.cursor)
-    return Messages(runs, counts, portion.handles, portion.ids, cursor, portion.deliveries)
+    return SourceMessages(runs, counts, portion.handles, portion.ids, cursor, portion.deliveries)
 
 
 def _runs(segments: Any) -> Sequence[Segments]:
@@ -113,3 +117,54 @@ def _json(cursor: Any) -> Any:
 
 def _chosen(values: Sequence[Any], kept: Mask) -> Sequence[Any]:
     return list(compress(values, kept.tolist()))
+
+
+class Owed:
+    """Handles of messages that have been judged, until the source has heard of it. Used by one
+    thread at a time.
+
+    Bounded by the source, which gives only so much before it hears of that.
+    """
+
+    def __init__(self, counted: Callable[[Metric, int], None]) -> None:
+        """`counted` is called with how many messages the source has heard of, and what."""
+        self._counted = counted
+        self._safe: list[Any] = []
+        self._failed: dict[float, list[Any]] = defaultdict(list)
+        """By how long they are to rest."""
+        self._refused: list[Any] = []
+        self._reasons: list[str] = []
+        """Why each of these is."""
+
+    def __len__(self) -> int:
+        failed = sum(map(len, self._failed.values()))
+        return len(self._safe) + failed + len(self._refused)
+
+    def add(self, handles: Sequence[Any]) -> None:
+        """These are safe."""
+        self._safe += handles
+
+    def give_back(self, handle: Any, after_s: float) -> None:
+        """This one has failed, and may succeed later."""
+        self._failed[after_s].append(handle)
+
+    def refuse(self, handle: Any, reason: str) -> None:
+        """This one has failed for good."""
+        self._refused.append(handle)
+        self._reasons.append(reason)
+
+    def settle(self, source: LiveSource) -> None:
+        """Tell the source. Raises Unavailable: what it has not heard is still owed."""
+        if self._safe:
+            source.ack(self._safe)
+            count, self._safe = len(self._safe), []
+            self._counted(SOURCE_ACKED, count)
+        while self._failed:
+            after_s, handles = next(iter(self._failed.items()))
+            source.fail(handles, after_s)
+            del self._failed[after_s]
+            self._counted(SOURCE_FAILED, len(handles))
+        if self._refused:
+            source.term(self._refused, self._reasons)
+            count, self._refused, self._reasons = len(self._refused), [], []
+            self._counted(SOURCE_TERMINATED, count)

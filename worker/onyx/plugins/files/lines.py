@@ -1,4 +1,8 @@
-"""Formats of one record a line: JSON lines and plain text."""
+"""Formats of one record a line, JSON lines and plain text, as segments or as columns.
+
+Columns have the same records at the same positions: lines that they do not hold are decoded as
+dicts, and only those.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,15 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from onyx.base.structs import UNREADABLE
-from onyx.codec.refusals import SEGMENT_BYTES_MAX, refused
+from onyx.codec.limits import SEGMENT_BYTES_MAX
+from onyx.codec.refusals import refused
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment
+from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.records import BadRecords, reason_of, whole_lines
 
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -23,6 +32,9 @@ FLAT_BYTES_MAX = SEGMENT_BYTES_MAX // 2
 is `"":1e1,`."""
 NEWLINE, RETURN, OPEN, CLOSE = b"\n\r{}"
 _WRONG = (*UNREADABLE, OverflowError)
+SAMPLE_BYTES = 16_384
+"""From which types are learned at first: what is not decoded by known types is a dict before."""
+_LINE = pa.schema([("line", pa.string())])
 
 
 class JsonLineRecords:
@@ -124,3 +136,55 @@ def split(text: str) -> list[str]:
         return []
     lines = text.removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
+
+
+class JsonLineColumns:
+    """A JSON object a line (`records.Records`)."""
+
+    def __init__(self, columns: JsonColumns, bad: BadRecords) -> None:
+        """`columns`: shared by all files of the task."""
+        self._columns = columns
+        self._dicts = JsonLineRecords(bad)
+        self._bad = bad
+
+    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Read, int]:
+        """Columns; dicts for lines that no columns hold."""
+        lines = whole_lines(data, at_end)
+        if not self._columns.known:
+            lines = lines[: lines.find(b"\n", SAMPLE_BYTES) + 1] or lines
+        count = count_objects(lines)
+        columns = self._columns.of_lines(lines, count) if count else None
+        if columns is not None:
+            return columns, len(lines)
+        records = [line for line in lines.split(b"\n") if line and not line.isspace()]
+
+        def decoded(index: int) -> tuple[Segment, bool]:
+            kept = self._bad.kept
+            segment = self._dicts.one(records[index], first + index)
+            return segment, self._bad.kept == kept
+
+        return self._columns.of_some(records, decoded), len(lines)
+
+
+class TextColumns:
+    """Every line is a value of the column `line` (`records.Records`)."""
+
+    def __init__(self, bad: BadRecords) -> None:
+        self._dicts = TextRecords(bad)
+
+    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Read, int]:
+        """A column; dicts for lines that are no UTF-8."""
+        lines = whole_lines(data, at_end)
+        try:
+            return _column(split(lines.decode())), len(lines)
+        except UnicodeDecodeError:
+            segments, used = self._dicts.decode(lines, first, at_end)
+        bad = np.array(["_error" in each for each in segments], dtype=np.bool_)
+        texts = [each["line"] for each in segments if "_error" not in each]
+        wrong = [each for each in segments if "_error" in each]
+        pieces = (np.flatnonzero(~bad), _column(texts)), (np.flatnonzero(bad), wrong)
+        return mixed(pieces), used
+
+
+def _column(texts: list[str]) -> Columns:
+    return Columns(pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=_LINE))

@@ -1,4 +1,4 @@
-"""A live source as what a journal is fed from: nothing is acked before it is durable.
+"""Inputs of live sources by way of a journal: nothing is acked before it is durable.
 
 A worker may die between the journal and the ack. Then the source gives a message again, to the same
 partition, and its id says that the journal has it: it is acked, and not taken. So a message is in
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,16 +18,67 @@ import numpy as np
 from onyx.base.seams import Clock
 from onyx.errors import OnyxError, Unavailable, contained
 from onyx.flow.batch import U64
+from onyx.journal.journal import Journal
 from onyx.journal.logs import Content, RememberedRequest
 from onyx.plugins.journalled.partition import IdMemory
-from onyx.plugins.protocol import Unanswered
-from onyx.plugins.sources.owed import Owed
-from onyx.plugins.sources.portions import Messages, messages_of
-from onyx.plugins.sources.protocol import LiveSource
+from onyx.plugins.journalled.partitions import JournalledPartitions
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader, Unanswered
+from onyx.plugins.sources.messages import SourceMessages, Owed, messages_of
+from onyx.plugins.sources.options import JournalledOptions
+from onyx.plugins.sources.protocol import LiveSource, OpenSource
 from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_REDELIVERED, Metric
 from onyx.telemetry.interface import TaskMetrics
 
 logger = logging.getLogger(__name__)
+
+
+class JournalledInput(Input):
+    """Reads live sources by way of a journal. Implements `protocol.OwningInput`."""
+
+    cooperative = False
+    examined = True
+
+    def __init__(
+        self,
+        context: PluginContext,
+        options: JournalledOptions,
+        partitions: int,
+        opener: OpenSource,
+        examine: bool = False,
+    ) -> None:
+        """
+        Args:
+            opener: opens a partition.
+            examine: look whether every segment can travel.
+        """
+
+        def feed(name: str, journal: Journal) -> SourceFeed:
+            number = self._partitions.names.index(name)
+            return SourceFeed(
+                lambda: opener(context, number, journal.cursor),
+                context.clock,
+                journal.restored,
+                options.remember_ids,
+                1_000 * options.remember_seconds,
+                examine,
+            )
+
+        self._partitions = JournalledPartitions(
+            context, partitions, options.journal_bytes_max, feed, options.retention
+        )
+        self.allocate = self._partitions.allocate
+
+    def partitions(self) -> Sequence[str]:
+        """Numbers from 0, as text of equal width."""
+        return self._partitions.names
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        """Takes the journal over, and goes on with the source."""
+        return self._partitions.open(partition, cursor)
+
+    def close(self) -> None:
+        """Leave the sources."""
+        self._partitions.close()
 
 
 class _Entry(msgspec.Struct):
@@ -75,7 +126,7 @@ class SourceFeed(Unanswered):
         self._acks = Owed(self._count_acked)
         self._cursor: Any = None
         """The last one that was appended."""
-        self._taken: Messages | None = None
+        self._taken: SourceMessages | None = None
         """What the writer appends now."""
         for each in restored:
             self._known.add(each.id, _Entry(each.first, each.count, each.wall_ms))
@@ -102,7 +153,7 @@ class SourceFeed(Unanswered):
         self._taken = messages
         return Content(messages.runs, self._remember(messages, first), messages.cursor)
 
-    def _new(self, messages: Messages) -> Messages:
+    def _new(self, messages: SourceMessages) -> SourceMessages:
         """Messages that the journal does not have; the others are acked soon."""
         seen: set[str] = set()
         known = np.zeros(len(messages.counts), dtype=np.bool_)
@@ -118,7 +169,7 @@ class SourceFeed(Unanswered):
             self._acks.add([messages.handles[index] for index in np.flatnonzero(known).tolist()])
         return messages.without(known)
 
-    def _remember(self, messages: Messages, first: int) -> tuple[RememberedRequest, ...]:
+    def _remember(self, messages: SourceMessages, first: int) -> tuple[RememberedRequest, ...]:
         wall_ms, found = self._clock.wall_ms(), []
         for id, count in zip(messages.ids, messages.counts, strict=False):
             found.append(RememberedRequest(id, b"", first, count, wall_ms))
