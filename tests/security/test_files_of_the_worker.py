@@ -16,8 +16,8 @@ from onyx.base.seams import SystemClock
 from onyx.cli.local_run import checked
 from onyx.errors import UserError
 from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import KafkaInputOptions as FilesOptions
-from onyx.plugins.http.endpoint import JobEndpoint, Headers, url_of
+from onyx.plugins.files.options import FilesInputOptions as FilesOptions
+from onyx.plugins.http.endpoint import Headers, JobEndpoint, url_of
 from onyx.plugins.http.options import HttpOptions
 from onyx.plugins.kafka.client import KafkaClient
 from onyx.plugins.kafka.options import KafkaInputOptions as KafkaInputOptions

@@ -32,8 +32,7 @@ from onyx.flow.routed import Routed
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.hop import Hop
 from onyx.ledger.pending import OrderedWindow, PendingWindow, Range
-from onyx.plugins.job.input import PATH
-from onyx.plugins.job.input import PartsReader
+from onyx.plugins.job.input import PATH, PartsReader
 from onyx.plugins.protocol import START, Input
 from onyx.storage.fenced_log import FencedLogs, Listed
 from onyx.task.parts import Allocation

@@ -28,8 +28,7 @@ from onyx.ledger.returns import Trees
 from onyx.model.job import Job
 from onyx.peer.work.holding import Holding, holds_for
 from onyx.plugins.bases import IndexedReader
-from onyx.plugins.job.input import PATH, PartsFeed
-from onyx.plugins.job.input import PartsReader, at_of
+from onyx.plugins.job.input import PATH, PartsFeed, PartsReader, at_of
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.parts.writer import PartsWriter

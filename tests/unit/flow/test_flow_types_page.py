@@ -191,7 +191,9 @@ def produced(kind: Kind, **options: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-def consumed(decoder: MessageDecoder, found: list[Any], schema: pa.Schema | None = None) -> pa.Array:
+def consumed(
+    decoder: MessageDecoder, found: list[Any], schema: pa.Schema | None = None
+) -> pa.Array:
     return column_of([*decoder.segments(found)], schema)
 
 

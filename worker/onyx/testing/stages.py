@@ -122,7 +122,9 @@ def _rows(folder: Path) -> list[Segment]:
         _JOB, _READ, stage, PeerId("stage"), GroupId("stage"), SystemClock(), nothing
     )
     context = replace(context, rights=EVERYTHING)
-    files = FilesInput(context, FilesInputOptions(path=f"{folder}/*.parquet", hive_partitioning=False))
+    files = FilesInput(
+        context, FilesInputOptions(path=f"{folder}/*.parquet", hive_partitioning=False)
+    )
     found: list[Segment] = []
     for path in sorted(folder.glob("*.parquet")):
         reader = files.open(str(path), START)

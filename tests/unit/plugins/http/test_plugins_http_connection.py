@@ -73,7 +73,9 @@ def test_an_answer_that_breaks_off_has_a_status_if_its_headers_came(
     """With `closes` the server breaks it off, else whoever has waited long enough."""
     with server(said, closes) as port:
         address = address_of(f"http://127.0.0.1:{port}/")
-        with closing(EndpointConnection(address, "POST", None, 5.0, 0.3 if not closes else 5.0)) as one:
+        with closing(
+            EndpointConnection(address, "POST", None, 5.0, 0.3 if not closes else 5.0)
+        ) as one:
             answer = one.send(BODY, {})
     assert (answer.status, answer.broken_off) == (status, status is not None), answer
     assert answer.words.startswith(words)

@@ -23,7 +23,14 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.base.seams import SystemClock
 from onyx.errors import StateError, Unavailable, UserError
-from onyx.plugins.job.input import PARTS_MAX, JobInput, PartsCursor, PartsFeed, PartsReader, partition_of
+from onyx.plugins.job.input import (
+    PARTS_MAX,
+    JobInput,
+    PartsCursor,
+    PartsFeed,
+    PartsReader,
+    partition_of,
+)
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.protocol import START, Cursor, JobOutput, PluginContext
 from onyx.plugins.starting import StartAt, StartFrom
@@ -512,4 +519,7 @@ def test_more_parts_than_a_chunk_holds_come_in_several(tmp_path: Path) -> None:
         (followed.folder / f"part-out--first--{WRITERS[0]}-{number:06d}.jsonl").touch()
     looking = Looking(followed)
     assert [len(looking.parts()) for _ in range(3)] == [PARTS_MAX, 2, 0]
-    assert msgspec.convert(looking.cursor, PartsCursor).marks[f"out--first--{WRITERS[0]}"].parts == 1_002
+    assert (
+        msgspec.convert(looking.cursor, PartsCursor).marks[f"out--first--{WRITERS[0]}"].parts
+        == 1_002
+    )

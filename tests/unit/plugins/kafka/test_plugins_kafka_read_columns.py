@@ -15,8 +15,8 @@ from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.kafka.input import (
     ArrowMessages,
     ColumnMessages,
-    MessageDecoder,
     DictMessages,
+    MessageDecoder,
     MessageRecords,
 )
 from onyx.plugins.kafka.options import KafkaInputOptions

@@ -38,8 +38,7 @@ from onyx.base.on_demand import ModuleOnDemand
 from onyx.errors import UserError
 from onyx.flow.batch import Indices
 from onyx.flow.columns.compute import pc
-from onyx.flow.columns.record_batch import Columns
-from onyx.flow.columns.rows import dicts_of
+from onyx.flow.columns.record_batch import Columns, dicts_of
 from onyx.flow.columns.values import MISMATCH, cast_values, to_array
 from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment

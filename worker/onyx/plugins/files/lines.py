@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.base.structs import UNREADABLE
-from onyx.codec.limits import SEGMENT_BYTES_MAX
-from onyx.codec.refusals import refused
+from onyx.codec.refusals import SEGMENT_BYTES_MAX, refused
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment

@@ -96,7 +96,8 @@ class Single:
         """A body for each."""
         keys = self._keys(segments)
         return [
-            RequestBody(each, 1, key) for each, key in zip(_texts(self._json, segments), keys, strict=True)
+            RequestBody(each, 1, key)
+            for each, key in zip(_texts(self._json, segments), keys, strict=True)
         ]
 
     def finish(self) -> list[RequestBody]:

@@ -12,7 +12,12 @@ import re
 
 from msgspec.structs import replace
 
-from onyx.plugins.http.connection import HttpAnswer, ClientCertificates, EndpointConnection, verdict_of
+from onyx.plugins.http.connection import (
+    ClientCertificates,
+    EndpointConnection,
+    HttpAnswer,
+    verdict_of,
+)
 from onyx.plugins.http.options import EndpointAddress, HttpOptions, address_of
 from onyx.plugins.http.sender import HttpRequest
 from onyx.plugins.options import option_error, variable_of

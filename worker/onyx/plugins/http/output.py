@@ -33,7 +33,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.http.bodies import RequestBody, bodies_of
-from onyx.plugins.http.deliveries import OrderedDeliveries, Letters
+from onyx.plugins.http.deliveries import Letters, OrderedDeliveries
 from onyx.plugins.http.endpoint import JobEndpoint
 from onyx.plugins.http.options import HttpOptions
 from onyx.plugins.http.sender import HttpRequest, Sender
@@ -326,7 +326,9 @@ class CommittingWriter(RollingWriter):
             self._durable += self._full.segments
             self._full = None
 
-    def _require_settled(self, name: str, requests: Sequence[HttpRequest], wait_s_max: float) -> None:
+    def _require_settled(
+        self, name: str, requests: Sequence[HttpRequest], wait_s_max: float
+    ) -> None:
         """Raises Unavailable when requests of a unit are not settled within this time."""
 
         def is_over() -> bool:
@@ -337,7 +339,9 @@ class CommittingWriter(RollingWriter):
         if not is_over():
             raise self._dispatch.unavailable()
 
-    def _is_settled(self, name: str, requests: Sequence[HttpRequest], first: int | None = None) -> bool:
+    def _is_settled(
+        self, name: str, requests: Sequence[HttpRequest], first: int | None = None
+    ) -> bool:
         """Send the requests of a unit, once; whether all are settled.
 
         Args:

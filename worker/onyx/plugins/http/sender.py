@@ -17,7 +17,14 @@ from typing import NamedTuple
 import msgspec
 
 from onyx.errors import contained, describe
-from onyx.plugins.http.connection import HttpAnswer, EndpointConnection, Tries, Verdict, asked_pause_s, pause_s
+from onyx.plugins.http.connection import (
+    EndpointConnection,
+    HttpAnswer,
+    Tries,
+    Verdict,
+    asked_pause_s,
+    pause_s,
+)
 from onyx.plugins.protocol import PluginContext
 
 QUEUE_BYTES_MAX = 16_777_216
@@ -30,7 +37,7 @@ WATCH_INTERVAL_S = 0.25
 CLOSE_PATIENCE_S = 1.0
 LOGGED_AFTER_S, LOGGED_EVERY_S = 3.0, 30.0
 _LOGGER = logging.getLogger(__name__)
-Exchange = Callable[[EndpointConnection, "Request"], HttpAnswer]
+Exchange = Callable[[EndpointConnection, "HttpRequest"], HttpAnswer]
 
 
 class HttpRequest(NamedTuple):
@@ -212,7 +219,9 @@ class Sender:
             self._idle -= 1
             return None if self._stopped.is_set() else self._queue.popleft()
 
-    def _delivered(self, connection: EndpointConnection, sending: SentRequest) -> HttpRefusal | None:
+    def _delivered(
+        self, connection: EndpointConnection, sending: SentRequest
+    ) -> HttpRefusal | None:
         """Send a request until it is answered for good, or the sender is stopped."""
         tries = Tries(self._retries_max, sending.in_doubt)
         while self._await_turn():

@@ -446,7 +446,11 @@ class ColumnMessages:
     """A row for each: formats `json`, `text` and `bytes`."""
 
     def __init__(
-        self, options: KafkaInputOptions, records: MessageRecords, bad: BadRecords, json: JsonColumns
+        self,
+        options: KafkaInputOptions,
+        records: MessageRecords,
+        bad: BadRecords,
+        json: JsonColumns,
     ) -> None:
         """`json`: shared by all partitions of the task."""
         self._options = options

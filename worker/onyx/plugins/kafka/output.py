@@ -57,7 +57,7 @@ from onyx.plugins.kafka.client import (
     as_exception,
     refused_settings,
 )
-from onyx.plugins.kafka.messages import TopicMessages, OutMessage
+from onyx.plugins.kafka.messages import OutMessage, TopicMessages
 from onyx.plugins.kafka.options import KafkaOutputOptions
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.rolling import roll_limits

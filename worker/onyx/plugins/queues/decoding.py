@@ -129,7 +129,9 @@ class MessageDecoder(Generic[M]):
             return QueueSegments([segments])
         return self._of_many(messages, lambda message: [[self._one(message)]])
 
-    def _of_many(self, messages: Sequence[M], rows_of: Callable[[M], list[Segments]]) -> QueueSegments:
+    def _of_many(
+        self, messages: Sequence[M], rows_of: Callable[[M], list[Segments]]
+    ) -> QueueSegments:
         """Messages, each of which is any number of segments, or none because it is bad."""
         runs, counts, refused = list[Segments](), list[int](), dict[int, str]()
         for index, message in enumerate(messages):

@@ -71,7 +71,9 @@ def nats_input(context: PluginContext, options: NatsOptions) -> LiveInput:
         f"stream {options.stream!r}",
         [
             AddedKey("idField", options.id_field, pa.string(), lambda entry: entry.id),
-            AddedKey("timestampField", options.timestamp_field, pa.int64(), lambda entry: entry.at_ms),
+            AddedKey(
+                "timestampField", options.timestamp_field, pa.int64(), lambda entry: entry.at_ms
+            ),
             AddedKey("subjectField", options.subject_field, pa.string(), lambda each: each.subject),
         ],
     )

@@ -93,7 +93,9 @@ def redis_input(context: PluginContext, options: RedisOptions) -> LiveInput:
         f"stream {options.stream!r}",
         [
             AddedKey("idField", options.id_field, pa.string(), lambda entry: entry.id),
-            AddedKey("timestampField", options.timestamp_field, pa.int64(), lambda entry: entry.at_ms),
+            AddedKey(
+                "timestampField", options.timestamp_field, pa.int64(), lambda entry: entry.at_ms
+            ),
         ],
     )
     opener = partial(RedisSource, options, decoder)
@@ -301,7 +303,10 @@ class RedisSource:
     def _portion(self, entries: Sequence[tuple[bytes, Fields]]) -> Portion:
         ids = [id.decode() for id, _ in entries]
         found = self._decoder.decode(
-            [StreamEntry(id, self._value(fields)) for id, (_, fields) in zip(ids, entries, strict=True)]
+            [
+                StreamEntry(id, self._value(fields))
+                for id, (_, fields) in zip(ids, entries, strict=True)
+            ]
         )
         deliveries = [self._given[id] for id in ids]
         return Portion(found.runs, ids, ids, found.counts, self._cursor, deliveries, found.refused)

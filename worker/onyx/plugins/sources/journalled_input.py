@@ -23,7 +23,7 @@ from onyx.journal.logs import Content, RememberedRequest
 from onyx.plugins.journalled.partition import IdMemory
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader, Unanswered
-from onyx.plugins.sources.messages import SourceMessages, Owed, messages_of
+from onyx.plugins.sources.messages import Owed, SourceMessages, messages_of
 from onyx.plugins.sources.options import JournalledOptions
 from onyx.plugins.sources.protocol import LiveSource, OpenSource
 from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_REDELIVERED, Metric

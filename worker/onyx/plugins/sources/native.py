@@ -33,7 +33,7 @@ from onyx.ledger.returns import OUTCOMES, Parts
 from onyx.plugins.bases import partition_names
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader, Unanswered
-from onyx.plugins.sources.messages import SourceMessages, Owed, messages_of
+from onyx.plugins.sources.messages import Owed, SourceMessages, messages_of
 from onyx.plugins.sources.protocol import LiveSource, OpenSource, Portion
 from onyx.telemetry.catalog import SOURCE_REDELIVERED
 

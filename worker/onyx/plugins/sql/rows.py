@@ -8,8 +8,8 @@ the database.
 
 Columns of segments are checked and converted whole, for the usual pairs of types only: whole
 numbers, texts, times and so on in columns of their kind. Everything else, and everything that does
-not fit, is left to `TableRows`, which converts value by value and says what is wrong; so there is one
-set of rules and one set of messages.
+not fit, is left to `TableRows`, which converts value by value and says what is wrong: so there is
+one set of rules and one set of messages.
 """
 
 from __future__ import annotations

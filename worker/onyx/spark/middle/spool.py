@@ -18,10 +18,9 @@ from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment, SegmentFailure
 from onyx.ids import GroupId
-from onyx.plugins.parts.writer import ColumnsBody, ColumnsFormat, ColumnsPartsWriter
-from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.folders import bundle_part_name
-from onyx.plugins.parts.writer import Part
+from onyx.plugins.parts.formats import ParquetFormat
+from onyx.plugins.parts.writer import ColumnsBody, ColumnsFormat, ColumnsPartsWriter, Part
 from onyx.plugins.protocol import PluginContext, Token
 from onyx.plugins.rolling import RollLimits
 from onyx.spark.child.request import StageRunner

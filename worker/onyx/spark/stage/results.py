@@ -46,8 +46,7 @@ from onyx.base.structs import UNREADABLE, prepared
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.ids import GroupId, JobId
 from onyx.plugins.options import folder_at
-from onyx.plugins.parts.folders import run_name
-from onyx.plugins.parts.folders import writer_of
+from onyx.plugins.parts.folders import run_name, writer_of
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.objects.messages import ObjectTarget, Staged, read_list
