@@ -11,7 +11,7 @@ from onyx.errors import ManifestError
 from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_manifest
-from onyx.model.spark_rights import CHANNEL
+from onyx.model.spark_settings import CHANNEL
 
 HERE = "spec.spark.sparkConf"
 

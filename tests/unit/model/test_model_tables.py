@@ -12,7 +12,7 @@ from onyx.model.job import CatalogEntry
 from onyx.model.names import yaml_key
 from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_manifest, parse_mapping, to_mapping
-from onyx.model.tables import looked_up
+from onyx.model.workflow import looked_up
 from onyx.spark.compiler.refusals import refusals
 
 JOB = """

@@ -6,14 +6,19 @@ is made here and one that is read from a file are the same thing, and every key 
 
 Rejected: objects for streams beside the job, as in Beam and Bytewax. A branch is then a variable,
 but there must be a mutable object behind all of them, which depends on the order of the calls.
+
+Its YAML is in the form in which people write it. Text is quoted where any reader of YAML might take
+it for something else: kubectl reads the same file by older rules than Onyx.
 """
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
+import yaml
 from msgspec.structs import replace
 
 from onyx.builder.generated import keys as k
@@ -28,14 +33,19 @@ from onyx.builder.manifests import (
     with_items,
 )
 from onyx.builder.running import Runnable
-from onyx.builder.text import read, written
 from onyx.builder.types import Aggregation, Fn, Predicate, Sink, Source, WindowShape
 from onyx.builder.values import Plain, keys_of, options_of, plain
 from onyx.errors import UserError
 from onyx.model.manifest import API_VERSION, JOB_KIND, OBJECT_SPEC, SECTIONS
+from onyx.model.parsing.job import parse_file
+from onyx.model.parsing.text import read_text
+from onyx.model.report import Report
 
 Flux = Literal["kill", "continue", "recover"]
 _WORDS = ("all", "none")
+_PLAIN_TEXT = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*(:[A-Za-z0-9_./-]+)*( [A-Za-z0-9_./-]+)*\Z")
+_YAML_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+COLUMNS_MAX = 100
 
 
 class Job(Runnable):
@@ -65,7 +75,7 @@ class Job(Runnable):
         Raises:
             ManifestError: it is not valid; with every problem, each with path, file and line.
         """
-        return cls.from_manifest(read(text, source))
+        return cls.from_manifest(_read_manifest(text, source))
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Job:
@@ -82,7 +92,7 @@ class Job(Runnable):
             ManifestError: the job is not valid; with every problem.
         """
         self.build()
-        return written(self._manifest)
+        return _as_yaml(self._manifest)
 
     def manifest(self) -> Plain:
         """The manifest as plain data."""
@@ -375,3 +385,42 @@ def _targets(tasks: str | Sequence[str]) -> str | list[str]:
 def _options(options: Mapping[str, Any]) -> Plain:
     """The options of a plugin, if it has some."""
     return {"options": dict(options)} if options else {}
+
+
+class _ManifestDumper(yaml.SafeDumper):
+    """Quotes with care, and writes the value for an alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Whether equal parts are written out: always."""
+        return True
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Text, in quotes if it needs them."""
+        plain = _PLAIN_TEXT.match(data) is not None and data.lower() not in _YAML_WORDS
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if plain else '"')
+
+
+_ManifestDumper.add_representer(str, _ManifestDumper.represent_str)
+
+
+def _as_yaml(manifest: Mapping[str, Any]) -> str:
+    """A manifest as text."""
+    return yaml.dump(
+        manifest,
+        Dumper=_ManifestDumper,
+        sort_keys=False,
+        default_flow_style=None,
+        width=COLUMNS_MAX,
+    )
+
+
+def _read_manifest(text: str | bytes, source: str) -> Plain:
+    """The manifest of a job in a text, YAML or JSON.
+
+    Raises:
+        ManifestError: it is not valid; with every problem, each with path, file and line.
+    """
+    parse_file(text, source)
+    value, _ = read_text(text, Report())
+    assert isinstance(value, dict), "what has been parsed is a mapping"
+    return value

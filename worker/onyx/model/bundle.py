@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.manifest import SECTIONS, SPEC
-from onyx.model.parsing.job_draft import check_one
+from onyx.model.parsing.mapping import check_one
 from onyx.model.plain import plain
 from onyx.model.report import Report, at
 

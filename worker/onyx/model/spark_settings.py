@@ -1,8 +1,14 @@
-"""Settings of Spark that are unknown or malformed, told before Spark is started with them.
+"""Settings of Spark that a job has: those that it may set, and those that are unknown or malformed,
+found before Spark is started with them.
+
+A job may set what tunes Spark. That is a list of what is allowed, and not of what is not: Spark has
+a thousand settings, among them options of the JVM, class paths, jars and programs that it starts,
+and each release brings more. All else is the business of who starts the worker:
+`spark-defaults.conf`, or patterns in `ONYX_SPARK_CONF_ALLOWED` for what jobs may set besides.
 
 The table beside this module has the key and the type of each setting, as Spark's own jars have it.
 A value that Spark cannot read is refused: Spark does not start with it. A key that Spark does not
-know is told as a notice: a server may be another version of Spark, and a jar of the user's may read
+know gets a notice: a server may be another version of Spark, and a jar of the user's may read
 settings of its own.
 """
 
@@ -10,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +24,6 @@ from typing import Any
 from onyx.errors import Problem
 from onyx.model.job import Job
 from onyx.model.report import at, nearest, show
-from onyx.model.spark_rights import CHANNEL, may_set
 
 FILE = Path(__file__).with_suffix(".txt")
 """A type on a line of its own, below it its keys."""
@@ -38,6 +44,34 @@ _FORMS = {
     "time": (re.compile(r"-?\d+(us|ms|s|m|min|h|d)?", re.IGNORECASE), "a time such as 30s or 5min"),
 }
 _OF_A_HEAP = (re.compile(r"\d+[kmgt]?", re.IGNORECASE), "a size such as 512m or 4g")
+_TUNES = re.compile(
+    r"spark\.((memory|reducer|speculation|locality|dynamicAllocation|excludeOnFailure|broadcast)"
+    r"\..+|speculation|rdd\.compress|cores\.max|default\.parallelism|app\.name|network\.timeout|log\.level"
+    r"|(driver|executor)\.(memory|memoryOverhead|memoryOverheadFactor|minMemoryOverhead|cores)"
+    r"|driver\.(maxResultSize|host|bindAddress|port)|(driver\.)?blockManager\.port"
+    r"|executor\.(instances|heartbeatInterval|pyspark\.memory)|python\.worker\.(reuse|memory)"
+    r"|task\.(cpus|maxFailures)|stage\.maxConsecutiveAttempts"
+    r"|scheduler\.(mode|(min|max)Registered\w+)|rpc\.(message\.maxSize|askTimeout|lookupTimeout)"
+    r"|kryoserializer\.buffer(\.max)?|io\.compression\.\w+\.(blockSize|level|bufferSize)"
+    r"|files\.(maxPartitionBytes|openCostInBytes)|cleaner\.periodicGC\.interval"
+    r"|ui\.(enabled|port|showConsoleProgress|retained\w+)"
+    r"|hadoop\.fs\.s3a\.(bucket\.[a-z0-9.-]+\.)?(endpoint(\.region)?|path\.style\.access"
+    r"|connection\.(maximum|timeout|establish\.timeout|request\.timeout|ssl\.enabled)"
+    r"|multipart\.(size|threshold)|block\.size|threads\.max|max\.total\.tasks|attempts\.maximum"
+    r"|retry\.(limit|interval)|readahead\.range))"
+)
+_MOSTLY_TUNES = ("spark.sql.", "spark.shuffle.")
+_CARRIES_CODE = re.compile(
+    r"class|jars|extensions|listener|plugin|provider|serializer|maven|reflect|transpiler|committer"
+    r"|commitprotocol|catalogimplementation|\.catalog\.|\.hive\.|\.udt\.|pyspark\.python|redaction"
+    r"|warehouse|checkpointlocation|disallowed|schemaurl|jdbc|thriftserver|variable\.substitute"
+    r"|artifact|shuffle\.(manager|service|mapstatus)",
+    re.IGNORECASE,
+)
+"""Parts of names below these that name classes, jars, programs or folders, or are guards."""
+_REFERENCE = "${"
+"""Spark replaces `${env:NAME}` in a value by a variable of its process."""
+CHANNEL = "ONYX_SPARK_CONF_ALLOWED"
 
 
 def spark_notices(job: Job) -> Iterator[Problem]:
@@ -97,3 +131,28 @@ def known_settings() -> dict[str, str]:
         else:
             kind = line
     return found
+
+
+def may_set(key: str, allowed: tuple[str, ...] = ()) -> bool:
+    """Whether a job may set a setting of Spark. `allowed`: patterns of the worker's owner."""
+    if any(fnmatchcase(key, pattern) for pattern in allowed):
+        return True
+    if key.startswith(_MOSTLY_TUNES):
+        return _CARRIES_CODE.search(key) is None
+    return _TUNES.fullmatch(key) is not None
+
+
+def refused_settings(
+    path: str, settings: Mapping[str, str], allowed: tuple[str, ...] = ()
+) -> Iterator[Problem]:
+    """Settings that a job may not set, or not with such a value, at their keys below `path`."""
+    for key, value in settings.items():
+        if not may_set(key, allowed):
+            what = "may not be set by a job: it is none of those that only tune Spark"
+            hint = (
+                f"who starts the workers sets it in spark-defaults.conf, or lists it in {CHANNEL}"
+            )
+            yield Problem(at(path, key), what, hint)
+        elif _REFERENCE in str(value):
+            what = f"has {_REFERENCE} in its value, which Spark would replace"
+            yield Problem(at(path, key), what, "write the value itself")

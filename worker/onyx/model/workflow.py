@@ -1,4 +1,5 @@
-"""The graph of a workflow: pure functions over its edges, all deterministic.
+"""The graph of a workflow: pure functions over its edges, all deterministic; and what tasks look up
+beside these: tables, and state of other tasks.
 
 A workflow is small (at most 256 tasks), so every function takes the edges and builds what it needs;
 there is no graph object to keep in step.
@@ -8,9 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from onyx.ids import name_number
-from onyx.model.job import Job
+from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import may_be_endless
 
 Edge = tuple[str, str]
@@ -197,3 +199,27 @@ def sources_above(job: Job, task: str) -> tuple[str, ...]:
 def edges_of(targets: Mapping[str, Iterable[str]]) -> tuple[Edge, ...]:
     """The edges of a workflow that is given as `{task: children}`, sorted."""
     return tuple(sorted((task, child) for task in targets for child in targets[task]))
+
+
+def looked_up(entry: CatalogEntry) -> tuple[str, ...]:
+    """The tables that a task names, each once."""
+    joined = () if entry.join is None or entry.join.table is None else (entry.join.table,)
+    return tuple(dict.fromkeys((*joined, *entry.tables)))
+
+
+class Read(NamedTuple):
+    """What a task looks up of another one."""
+
+    state: str
+    """Name of a window, or `task.state`."""
+    task: CatalogEntry
+    """Task that keeps it."""
+
+
+def read_of(job: Job, entry: CatalogEntry) -> Read | None:
+    """What a task looks up of another one; None: nothing."""
+    state = None if entry.join is None else entry.join.state
+    if state is None:
+        return None
+    windows = {window.id: window.task for window in job.windows}
+    return Read(state, job.entry(windows.get(state) or state.rpartition(".")[0]))

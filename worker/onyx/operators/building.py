@@ -23,8 +23,7 @@ from onyx.joins.enrichment import Enrichment
 from onyx.joins.kept import Kept, Reading
 from onyx.joins.table import Table, lookups
 from onyx.model.job import EMPTY, CatalogEntry, Job
-from onyx.model.tables import read_of
-from onyx.model.workflow import children, loop_of, receivers
+from onyx.model.workflow import children, loop_of, read_of, receivers
 from onyx.operators.table import definition_of
 from onyx.program.program import Program, Routes
 from onyx.sql.batches import Query

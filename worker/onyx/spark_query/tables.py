@@ -21,7 +21,7 @@ from onyx.base.seams import Clock
 from onyx.joins.shares import Dealing
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.tables import looked_up
+from onyx.model.workflow import looked_up
 from onyx.plugins.protocol import Input
 from onyx.plugins.registry import build_input
 from onyx.spark_query.plugins import Plugins

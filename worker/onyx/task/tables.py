@@ -13,7 +13,7 @@ from onyx.joins.enrichment import Enrichment
 from onyx.joins.shares import Dealing, Share
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.tables import looked_up
+from onyx.model.workflow import looked_up
 from onyx.tables.loading import load_table
 from onyx.tables.shared import Load
 from onyx.task.channels.wiring import sites_of

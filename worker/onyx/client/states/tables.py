@@ -22,7 +22,7 @@ from onyx.joins.shares import names_of
 from onyx.keystate.extents import ALL
 from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.tables import looked_up
+from onyx.model.workflow import looked_up
 from onyx.transport.state_queries import TABLE
 
 _TIMES = ("timestamp", "date")

@@ -1,7 +1,7 @@
 """From a manifest to a job: all problems at once, or a frozen value.
 
 Three steps, each a module: text to plain values (`text`, `plain`), values to drafts by the table of
-keys (`job_draft`), and rules between keys (`rules`). Only when nothing was found is the job made,
+keys (`mapping`), and rules between keys (`rules`). Only when nothing was found is the job made,
 so a `Job` is valid by construction. No user code is imported: names are checked for their syntax,
 and resolved by the worker that runs them.
 """
@@ -18,8 +18,7 @@ from onyx.model.job import Job
 from onyx.model.keys.section import Draft
 from onyx.model.manifest import DECLARATION
 from onyx.model.parsing.drafts import draft_of
-from onyx.model.parsing.job_draft import draft_of_manifest, draft_of_object
-from onyx.model.parsing.mapping import job_of, parse_mapping
+from onyx.model.parsing.mapping import draft_of_manifest, draft_of_object, job_of, parse_mapping
 from onyx.model.parsing.text_drafts import draft_of_text
 
 __all__ = [

@@ -1,12 +1,18 @@
 """From text to plain values: a strict reader of YAML (JSON is a subset).
 
 The events of libyaml are used, not its loaders: no tag is ever acted on, an alias is the events of
-what it names once more (`aliases`), duplicate keys are seen, and depth and number of values are
-bounded while reading, so that aliases of aliases do not expand for long. Scalars follow YAML 1.2;
-those that YAML 1.1 reads differently (`on`, `no`, `012`, `1:30`, a date) are refused unless quoted,
-because kubectl reads the same file by the older rules. `y` and `n`, which are names of fields in
-many a job, are text and warned of (`ambiguities`).
-Rejected: `yaml.safe_load`, which silently keeps the last of two equal keys and coerces all these.
+what it names once more, duplicate keys are seen, and depth and number of values are bounded while
+reading, so that aliases of aliases do not expand for long. Scalars follow YAML 1.2; those that YAML
+1.1 reads differently (`on`, `no`, `012`, `1:30`, a date) are refused unless quoted, because kubectl
+reads the same file by the older rules. `y` and `n`, which are names of fields in many a job, are
+text and warned of (`ambiguities`). Rejected: `yaml.safe_load`, which silently keeps the last of two
+equal keys and coerces all these.
+
+Aliases become events one by one (`_expanded`), so whoever counts them can stop: an alias of aliases
+of aliases costs no more than what was read of it. What is kept is bounded by that too, for a node
+is kept once for each anchor around it. An alias that stands for nothing, or for a node that it is
+in, is handed on as it is. A value does not remember that it came from an alias; its line is that of
+the anchor.
 """
 
 from __future__ import annotations
@@ -22,11 +28,8 @@ from msgspec import field
 from msgspec.structs import replace
 
 from onyx.errors import Problem
-from onyx.model.parsing.aliases import expanded
 from onyx.model.plain import DEPTH_MAX, MANIFEST_BYTES_MAX, VALUES_MAX
 from onyx.model.report import INVALID, ROOT, Report, at, placed, show
-
-"""Largest manifest; about what fits comfortably in a Kubernetes object and in ZooKeeper."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq")}
@@ -53,6 +56,8 @@ _COERCED = (
      "a number", "plain digits"),
     (re.compile(r"=\Z"), "a default key", "the key itself"),
 )  # fmt: skip
+_BEGINS = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
 class _OpenNode(msgspec.Struct):
@@ -290,14 +295,14 @@ def ambiguities(text: str | bytes, source: str) -> list[Problem]:
     if _read_json(decoded) is not _MISSING:
         return []
     reader = _Reader(Report())
-    reader.read(expanded(yaml.parse(decoded, Loader=_LOADER)))
+    reader.read(_expanded(yaml.parse(decoded, Loader=_LOADER)))
     return [replace(each, where=f"{source}:{each.where}") for each in reader.ambiguous.values()]
 
 
 def _read_yaml(text: str, report: Report) -> tuple[Any, dict[str, int]]:
     reader = _Reader(report)
     try:
-        whole = reader.read(expanded(yaml.parse(text, Loader=_LOADER)))
+        whole = reader.read(_expanded(yaml.parse(text, Loader=_LOADER)))
     except yaml.YAMLError as error:
         _syntax_error(error, reader, report)
         return INVALID, reader.lines
@@ -340,3 +345,38 @@ def _syntax_error(error: yaml.YAMLError, reader: _Reader, report: Report) -> Non
         return
     reader.lines[""] = mark.line + 1
     report.add("", f"is not YAML: {problem} in line {mark.line + 1}, column {mark.column + 1}")
+
+
+class _AnchoredNode(msgspec.Struct):
+    """A node with an anchor, while it is read."""
+
+    anchor: str
+    events: list[Any] = field(default_factory=list)
+    depth: int = 0
+
+
+def _expanded(events: Iterator[Any]) -> Iterator[Any]:
+    """The events of a document without aliases that stand for something."""
+    known: dict[str, list[Any]] = {}
+    reading: list[_AnchoredNode] = []
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            inside = any(each.anchor == event.anchor for each in reading)
+            again = known.get(str(event.anchor))
+            for each in [event] if inside or again is None else again:
+                _keep(each, reading, known)
+                yield each
+            continue
+        if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
+            reading.append(_AnchoredNode(event.anchor))
+        _keep(event, reading, known)
+        yield event
+
+
+def _keep(event: Any, reading: list[_AnchoredNode], known: dict[str, list[Any]]) -> None:
+    for each in reading:
+        each.events.append(event)
+        each.depth += isinstance(event, _BEGINS) - isinstance(event, _ENDS)
+    while reading and reading[-1].depth == 0:
+        ended = reading.pop()
+        known[ended.anchor] = ended.events

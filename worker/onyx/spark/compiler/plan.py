@@ -17,8 +17,7 @@ from typing import Literal
 import msgspec
 
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.tables import looked_up
-from onyx.model.workflow import children
+from onyx.model.workflow import children, looked_up
 
 
 class PlannedWindow(msgspec.Struct, frozen=True):

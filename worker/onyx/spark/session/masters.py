@@ -16,7 +16,7 @@ import msgspec
 
 from onyx.errors import Problem, UserError
 from onyx.model.job import Spark
-from onyx.model.spark_rights import refused_settings
+from onyx.model.spark_settings import refused_settings
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
 from onyx.rights import Rights

@@ -9,7 +9,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from onyx.model.plugins import STAGE
-from onyx.model.tables import looked_up
+from onyx.model.workflow import looked_up
 from onyx.operators.building import with_functions
 from onyx.program.event_times import SourceTimes
 from onyx.program.lifecycles import compile_lifecycles

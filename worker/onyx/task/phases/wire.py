@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from onyx.flow.groups.grouping import GroupChecks
 from onyx.ids import TaskName
-from onyx.model.tables import read_of
-from onyx.model.workflow import ordered_parents
+from onyx.model.workflow import ordered_parents, read_of
 from onyx.replica.state import Replica
 from onyx.task.acking.owners import Owners, Requested
 from onyx.task.acking.sender import AckSender
