@@ -13,7 +13,7 @@ from onyx.builder.values import named, options_of
 
 
 class StageOptions(TypedDict, total=False):
-    """Options of `StageOptions`."""
+    """Options, as keyword arguments."""
 
     path: str
     bundle_segments: int | None
@@ -38,14 +38,14 @@ def channel(channel: str) -> Medium:
     return Medium("channel", options_of({"channel": channel}))
 
 
-class FilesCommon(TypedDict, total=False):
-    """Options of `FilesCommon`."""
+class FilesCommonKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     format: Literal["jsonl", "parquet"]
 
 
-class FilesInput(TypedDict, total=False):
-    """Options of `FilesInput`."""
+class FilesInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     format: Literal["jsonl", "text", "csv", "parquet"] | None
     header: bool
@@ -60,8 +60,8 @@ class FilesInput(TypedDict, total=False):
     record_bytes_max: int
 
 
-class FilesOutput(TypedDict, total=False):
-    """Options of `FilesOutput`."""
+class FilesOutputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     roll_bytes: int
     roll_segments: int
@@ -72,15 +72,15 @@ class FilesOutput(TypedDict, total=False):
 
 
 @overload
-def files(path: str, **options: Unpack[FilesCommon]) -> Medium: ...
+def files(path: str, **options: Unpack[FilesCommonKeywords]) -> Medium: ...
 
 
 @overload
-def files(path: str | Sequence[str], **options: Unpack[FilesInput]) -> Source: ...
+def files(path: str | Sequence[str], **options: Unpack[FilesInputKeywords]) -> Source: ...
 
 
 @overload
-def files(path: str, **options: Unpack[FilesOutput]) -> Sink: ...
+def files(path: str, **options: Unpack[FilesOutputKeywords]) -> Sink: ...
 
 
 def files(*required: Any, **options: Any) -> Medium:
@@ -88,19 +88,19 @@ def files(*required: Any, **options: Any) -> Medium:
     return Medium("files", options_of({**named(["path"], required), **options}))
 
 
-class FunctionOutput(TypedDict, total=False):
-    """Options of `FunctionOutput`."""
+class FunctionOutputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     batch: bool
 
 
-def function(fn: Fn, **options: Unpack[FunctionOutput]) -> Sink:
+def function(fn: Fn, **options: Unpack[FunctionOutputKeywords]) -> Sink:
     """Write by the plugin `function`."""
     return Sink("function", options_of({"fn": fn, **options}))
 
 
-class GeneratorInput(TypedDict, total=False):
-    """Options of `GeneratorInput`."""
+class GeneratorInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     segments: int | None
     rate_per_second: float | None
@@ -109,13 +109,13 @@ class GeneratorInput(TypedDict, total=False):
     start_from: str | Mapping[str, Any]
 
 
-def generator(**options: Unpack[GeneratorInput]) -> Source:
+def generator(**options: Unpack[GeneratorInputKeywords]) -> Source:
     """Read by the plugin `generator`."""
     return Source("generator", options_of({**options}))
 
 
-class HttpInput(TypedDict, total=False):
-    """Options of `HttpInput`."""
+class HttpInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     journal_bytes_max: int
     keep_days: float | None
@@ -130,8 +130,8 @@ class HttpInput(TypedDict, total=False):
     token_env: str | None
 
 
-class HttpOutput(TypedDict, total=False):
-    """Options of `HttpOutput`."""
+class HttpOutputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     url: str | None
     url_env: str | None
@@ -166,11 +166,11 @@ def http() -> Medium: ...
 
 
 @overload
-def http(**options: Unpack[HttpInput]) -> Source: ...
+def http(**options: Unpack[HttpInputKeywords]) -> Source: ...
 
 
 @overload
-def http(**options: Unpack[HttpOutput]) -> Sink: ...
+def http(**options: Unpack[HttpOutputKeywords]) -> Sink: ...
 
 
 def http(*required: Any, **options: Any) -> Medium:
@@ -178,8 +178,8 @@ def http(*required: Any, **options: Any) -> Medium:
     return Medium("http", options_of({**named([], required), **options}))
 
 
-class IteratorInput(TypedDict, total=False):
-    """Options of `IteratorInput`."""
+class IteratorInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     journal_bytes_max: int
     keep_days: float | None
@@ -190,26 +190,26 @@ class IteratorInput(TypedDict, total=False):
     repeat_seconds: float | None
 
 
-def iterator(fn: Fn, **options: Unpack[IteratorInput]) -> Source:
+def iterator(fn: Fn, **options: Unpack[IteratorInputKeywords]) -> Source:
     """Read by the plugin `iterator`."""
     return Source("iterator", options_of({"fn": fn, **options}))
 
 
-class JobInput(TypedDict, total=False):
-    """Options of `JobInput`."""
+class JobInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     partitions: int | None
     start_from: str | Mapping[str, Any]
     poll_seconds: float
 
 
-def job(job: str, task: str, **options: Unpack[JobInput]) -> Source:
+def job(job: str, task: str, **options: Unpack[JobInputKeywords]) -> Source:
     """Read by the plugin `job`."""
     return Source("job", options_of({"job": job, "task": task, **options}))
 
 
-class KafkaCommon(TypedDict, total=False):
-    """Options of `KafkaCommon`."""
+class KafkaCommonKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     config: Mapping[str, str | int | float | bool]
     config_env: Mapping[str, str]
@@ -219,8 +219,8 @@ class KafkaCommon(TypedDict, total=False):
     headers_field: str | None
 
 
-class KafkaInput(TypedDict, total=False):
-    """Options of `KafkaInput`."""
+class KafkaInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     config: Mapping[str, str | int | float | bool]
     config_env: Mapping[str, str]
@@ -237,8 +237,8 @@ class KafkaInput(TypedDict, total=False):
     compacted: bool
 
 
-class KafkaOutput(TypedDict, total=False):
-    """Options of `KafkaOutput`."""
+class KafkaOutputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     config: Mapping[str, str | int | float | bool]
     config_env: Mapping[str, str]
@@ -254,15 +254,15 @@ class KafkaOutput(TypedDict, total=False):
 
 
 @overload
-def kafka(bootstrap_servers: str | Sequence[str], topic: str, **options: Unpack[KafkaCommon]) -> Medium: ...
+def kafka(bootstrap_servers: str | Sequence[str], topic: str, **options: Unpack[KafkaCommonKeywords]) -> Medium: ...
 
 
 @overload
-def kafka(bootstrap_servers: str | Sequence[str], topic: str, **options: Unpack[KafkaInput]) -> Source: ...
+def kafka(bootstrap_servers: str | Sequence[str], topic: str, **options: Unpack[KafkaInputKeywords]) -> Source: ...
 
 
 @overload
-def kafka(bootstrap_servers: str | Sequence[str], topic: str, **options: Unpack[KafkaOutput]) -> Sink: ...
+def kafka(bootstrap_servers: str | Sequence[str], topic: str, **options: Unpack[KafkaOutputKeywords]) -> Sink: ...
 
 
 def kafka(*required: Any, **options: Any) -> Medium:
@@ -270,8 +270,8 @@ def kafka(*required: Any, **options: Any) -> Medium:
     return Medium("kafka", options_of({**named(["bootstrap_servers", "topic"], required), **options}))
 
 
-class NatsInput(TypedDict, total=False):
-    """Options of `NatsInput`."""
+class NatsInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     journal_bytes_max: int
     keep_days: float | None
@@ -302,13 +302,13 @@ class NatsInput(TypedDict, total=False):
     credentials_file: str | None
 
 
-def nats(servers: str | Sequence[str], stream: str, **options: Unpack[NatsInput]) -> Source:
+def nats(servers: str | Sequence[str], stream: str, **options: Unpack[NatsInputKeywords]) -> Source:
     """Read by the plugin `nats`."""
     return Source("nats", options_of({"servers": servers, "stream": stream, **options}))
 
 
-class RedisInput(TypedDict, total=False):
-    """Options of `RedisInput`."""
+class RedisInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     journal_bytes_max: int
     keep_days: float | None
@@ -339,13 +339,13 @@ class RedisInput(TypedDict, total=False):
     delete: bool
 
 
-def redis(server: str, stream: str, **options: Unpack[RedisInput]) -> Source:
+def redis(server: str, stream: str, **options: Unpack[RedisInputKeywords]) -> Source:
     """Read by the plugin `redis`."""
     return Source("redis", options_of({"server": server, "stream": stream, **options}))
 
 
-class RequestsInput(TypedDict, total=False):
-    """Options of `RequestsInput`."""
+class RequestsInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     journal_bytes_max: int
     keep_days: float | None
@@ -360,25 +360,25 @@ class RequestsInput(TypedDict, total=False):
     token_env: str | None
 
 
-def requests(**options: Unpack[RequestsInput]) -> Source:
+def requests(**options: Unpack[RequestsInputKeywords]) -> Source:
     """Read by the plugin `requests`."""
     return Source("requests", options_of({**options}))
 
 
-class SequenceInput(TypedDict, total=False):
-    """Options of `SequenceInput`."""
+class SequenceInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     partitions: int
     start_from: str | Mapping[str, Any]
 
 
-def sequence(segments: Sequence[Mapping[str, Any]], **options: Unpack[SequenceInput]) -> Source:
+def sequence(segments: Sequence[Mapping[str, Any]], **options: Unpack[SequenceInputKeywords]) -> Source:
     """Read by the plugin `sequence`."""
     return Source("sequence", options_of({"segments": segments, **options}))
 
 
-class SourceInput(TypedDict, total=False):
-    """Options of `SourceInput`."""
+class SourceInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     journal_bytes_max: int
     keep_days: float | None
@@ -391,21 +391,21 @@ class SourceInput(TypedDict, total=False):
     partitions: int
 
 
-def source(fn: Fn, **options: Unpack[SourceInput]) -> Source:
+def source(fn: Fn, **options: Unpack[SourceInputKeywords]) -> Source:
     """Read by the plugin `source`."""
     return Source("source", options_of({"fn": fn, **options}))
 
 
-class SparkCommon(TypedDict, total=False):
-    """Options of `SparkCommon`."""
+class SparkCommonKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     schema: str | None
     master: str | None
     spark_conf: Mapping[str, str]
 
 
-class SparkInput(TypedDict, total=False):
-    """Options of `SparkInput`."""
+class SparkInputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     frame: Fn | None
     arguments: Mapping[str, Any]
@@ -418,8 +418,8 @@ class SparkInput(TypedDict, total=False):
     snapshot_timeout: float
 
 
-class SparkOutput(TypedDict, total=False):
-    """Options of `SparkOutput`."""
+class SparkOutputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     roll_bytes: int
     roll_segments: int
@@ -435,15 +435,15 @@ class SparkOutput(TypedDict, total=False):
 
 
 @overload
-def spark(path: str, **options: Unpack[SparkCommon]) -> Medium: ...
+def spark(path: str, **options: Unpack[SparkCommonKeywords]) -> Medium: ...
 
 
 @overload
-def spark(path: str, **options: Unpack[SparkInput]) -> Source: ...
+def spark(path: str, **options: Unpack[SparkInputKeywords]) -> Source: ...
 
 
 @overload
-def spark(path: str, **options: Unpack[SparkOutput]) -> Sink: ...
+def spark(path: str, **options: Unpack[SparkOutputKeywords]) -> Sink: ...
 
 
 def spark(*required: Any, **options: Any) -> Medium:
@@ -451,8 +451,8 @@ def spark(*required: Any, **options: Any) -> Medium:
     return Medium("spark", options_of({**named(["path"], required), **options}))
 
 
-class SqlOutput(TypedDict, total=False):
-    """Options of `SqlOutput`."""
+class SqlOutputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     url: str | None
     url_env: str | None
@@ -466,17 +466,17 @@ class SqlOutput(TypedDict, total=False):
     roll_seconds: float
 
 
-def sql(table: str, **options: Unpack[SqlOutput]) -> Sink:
+def sql(table: str, **options: Unpack[SqlOutputKeywords]) -> Sink:
     """Write by the plugin `sql`."""
     return Sink("sql", options_of({"table": table, **options}))
 
 
-class StdoutOutput(TypedDict, total=False):
-    """Options of `StdoutOutput`."""
+class StdoutOutputKeywords(TypedDict, total=False):
+    """Options, as keyword arguments."""
 
     nan: Literal["error", "null", "text"]
 
 
-def stdout(**options: Unpack[StdoutOutput]) -> Sink:
+def stdout(**options: Unpack[StdoutOutputKeywords]) -> Sink:
     """Write by the plugin `stdout`."""
     return Sink("stdout", options_of({**options}))

@@ -88,7 +88,7 @@ def _functions(name: str, found: Sequence[_Direction]) -> list[str]:
     every = [_both(*found), *found] if len(found) == 2 else list(found)
     if len({(str(each.required), str(each.optional)) for each in every}) == 1:
         every = every[:1]  # both directions have the same options
-    options = [f"{name.capitalize()}{_OPTIONS[each.made]}" * bool(each.optional) for each in every]
+    options = [f"{name.capitalize()}{_KEYWORDS[each.made]}" * bool(each.optional) for each in every]
     dicts = [
         _typed_dict(option, each.optional)
         for each, option in zip(every, options, strict=True)
@@ -104,8 +104,12 @@ def _functions(name: str, found: Sequence[_Direction]) -> list[str]:
     return [*dicts, "\n\n".join([*overloads, one])]
 
 
-_OPTIONS = {"Medium": "Common", "Source": "Input", "Sink": "Output"}
-"""The last word of the class of the options, by what the function makes."""
+_KEYWORDS = {
+    "Medium": "CommonKeywords",
+    "Source": "InputKeywords",
+    "Sink": "OutputKeywords",
+}
+"""The last words of the class of the options, by what the function makes."""
 _VERBS = {"Medium": "Read or write", "Source": "Read", "Sink": "Write"}
 
 
@@ -137,7 +141,7 @@ def _signature(name: str, direction: _Direction, options: str) -> str:
 
 def _typed_dict(name: str, fields: Mapping[str, tuple[str, ...]]) -> str:
     rows = [f"    {field}: {_text(members)}" for field, members in fields.items()]
-    doc = f'    """Options of `{name}`."""\n'
+    doc = '    """Options, as keyword arguments."""\n'
     return "\n".join([f"class {name}(TypedDict, total=False):", doc, *rows, ""])
 
 
