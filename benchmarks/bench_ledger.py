@@ -23,7 +23,7 @@ from onyx.flow.groups.getters import ByKey
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.routing import route_batch
 from onyx.ledger.acker import Acker
-from onyx.ledger.hop import Share, hop
+from onyx.ledger.hop import EdgeShare, hop
 from onyx.ledger.lineage import fold, pack_roots, root_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.model.job import CatalogEntry, FlowCondition, Job
@@ -63,13 +63,13 @@ def ledger_rows(size: int, options: argparse.Namespace) -> dict[str, float]:
     acker, window = Acker(), PendingWindow(1)
 
     def one_to_one() -> None:
-        hop(ids, [Share(1, None, None)], emitted=False)
+        hop(ids, [EdgeShare(1, None, None)], emitted=False)
 
     def filtered() -> None:
-        hop(ids, [Share(1, kept, None)], emitted=False)
+        hop(ids, [EdgeShare(1, kept, None)], emitted=False)
 
     def fanned_out() -> None:
-        hop(ids, [Share(1, thrice, index)], emitted=False)
+        hop(ids, [EdgeShare(1, thrice, index)], emitted=False)
 
     return {
         "ids of an input": cost_ns(lambda: root_ids(1, positions), size, options),

@@ -17,7 +17,7 @@ from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.conditions import compile_conditions, everything_to, sendable
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import Handling
+from onyx.flow.routed import FailureHandling
 from onyx.flow.routing import route_batch
 from onyx.flow.segment import RetriesExhausted
 from onyx.functions.retry import failed
@@ -158,8 +158,8 @@ def check_routing(entries, plan, exhausted, dead, refusing):
     compiled = compile_conditions(job, "a", FUNCTIONS.__getitem__)
     batch = [{"n": n, "i": n} for n in range(len(plan))]
     leaves = apply_function(function_for(plan), (), batch)
-    refused = refuses_2(refusing) if refusing else Handling().refused
-    handling = Handling(dead, letter, exhausted.__contains__, refused)
+    refused = refuses_2(refusing) if refusing else FailureHandling().refused
+    handling = FailureHandling(dead, letter, exhausted.__contains__, refused)
     routed = route_batch(compiled, CHILDREN, {}, batch, leaves, handling)
     sent = {child: [] for child in CHILDREN}
     retries, failures, withdrawn = [], [], []
@@ -204,7 +204,7 @@ def test_columns_are_routed_as_the_same_segments_as_dicts(
     batch = [{"n": n, "i": n} for n in range(len(plan))]
     leaves = apply_function(function_for(plan), (), batch)
     refused = refuses_2(refusing) if refusing else lambda to: []
-    handling = Handling(dead, letter, exhausted.__contains__, refused)
+    handling = FailureHandling(dead, letter, exhausted.__contains__, refused)
     as_rows = Leaves(columns(leaves.segments), leaves.parents, leaves.child_index, leaves.failures)
     rows = columns(batch) if batch_of_columns else batch
     wanted = route_batch(compiled, CHILDREN, {}, batch, leaves, handling)
@@ -246,7 +246,7 @@ def test_what_is_not_accounted_for_goes_where_it_would_otherwise(
         if as_columns:
             leaves.segments = columns(leaves.segments)
         refused = refuses_2(refusing) if refusing else lambda to: []
-        handling = Handling(dead, letter, exhausted.__contains__, refused)
+        handling = FailureHandling(dead, letter, exhausted.__contains__, refused)
         return route_batch(compiled, CHILDREN, {}, batch, leaves, handling)
 
     batch = [{"n": n, "i": n} for n in range(len(plan))]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from onyx.codec.returns import decode_returns, encode_returns, pieces_of
 from onyx.ledger import returns
-from onyx.ledger.returns import Part, Parts, add_tree, part_of, put_together
+from onyx.ledger.returns import Parts, ReturnPart, add_tree, part_of, put_together
 from onyx.model.kinds import ACK_AGGREGATORS
 
 NUMBERS = st.integers(-(10**6), 10**6)
@@ -78,4 +78,4 @@ def test_what_one_tree_gives_back_is_limited(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(returns, "TREE_BYTES_MAX", 20)
     found: Parts = {}
     put_together(found, [("k", part_of("collect", "x", 15)) for _ in range(2)])
-    assert found["k"] == Part("collect", None, 0, "more than 20 bytes were given back")
+    assert found["k"] == ReturnPart("collect", None, 0, "more than 20 bytes were given back")

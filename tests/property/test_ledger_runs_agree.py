@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onyx.base.runs import Numbers, Run, array_of, distinct, follow, gathered, joined, taken
 from onyx.codec.segments import decode_column, encode_column
 from onyx.ledger.acker import Acker, split_by_acker
-from onyx.ledger.hop import Share, hop
+from onyx.ledger.hop import EdgeShare, hop
 from onyx.ledger.lineage import (
     RANGE_POSITIONS,
     any_retried,
@@ -101,7 +101,7 @@ def test_a_hop_of_a_run_is_that_of_its_array(count, emitted, withheld, data):
         if parents is not None:
             index = np.arange(len(parents)) - np.searchsorted(parents, parents)
             index = index if index.any() else None
-        shares.append(Share(edge, parents, index))
+        shares.append(EdgeShare(edge, parents, index))
     of_run, of_array = (hop(each, shares, emitted, withheld) for each in (ids, ids.array()))
     assert [each.tolist() for each in of_run.ids] == [each.tolist() for each in of_array.ids]
     assert of_run.values.tolist() == of_array.values.tolist()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from onyx.base.runs import joined
 from onyx.ledger.acker import Acker, split_by_acker
-from onyx.ledger.hop import Share, hop
+from onyx.ledger.hop import EdgeShare, hop
 from onyx.ledger.lineage import RANGE_POSITIONS, fold, pack_roots, root_ids
 
 shapes = st.recursive(st.just([]), lambda children: st.lists(children, max_size=3), max_leaves=12)
@@ -21,7 +21,7 @@ def reports(partition, attempt, positions, trees):
     result = []
     for place, tree in enumerate(trees):
         root, own = column[place : place + 1], ids[place : place + 1]
-        emitted = hop(own, [Share(0, None, None)], emitted=True)
+        emitted = hop(own, [EdgeShare(0, None, None)], emitted=True)
         result.append((root, emitted.values))
         visit(root, emitted.ids[0], tree, result)
     return result
@@ -29,7 +29,7 @@ def reports(partition, attempt, positions, trees):
 
 def visit(root, own, children, result):
     count = len(children)
-    share = Share(1, np.zeros(count, dtype=np.intp), np.arange(count))
+    share = EdgeShare(1, np.zeros(count, dtype=np.intp), np.arange(count))
     made = hop(own, [share] if count else [], emitted=False)
     if len(made.values):
         result.append((root, made.values))

@@ -14,7 +14,14 @@ from onyx.base.runs import array_of
 from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.ledger.lineage import partitions_of, positions_of
-from onyx.task.state.emissions import CHECK_INTERVAL_S, Emissions, Placed, Run, SentRuns, Taken
+from onyx.task.state.emissions import (
+    CHECK_INTERVAL_S,
+    EmissionRun,
+    Emissions,
+    Placed,
+    PlacedRuns,
+    SentRuns,
+)
 
 FIRST = 5
 SHARDS = 3
@@ -25,11 +32,11 @@ Emission = tuple[str | None, dict[str, int]]
 """A segment and the only child that it is for."""
 
 
-def run(*numbers: int, child: str | None = None, columns: bool = False) -> Run:
+def run(*numbers: int, child: str | None = None, columns: bool = False) -> EmissionRun:
     """A run of segments, a byte each."""
     dicts = [{"n": number} for number in numbers]
     segments: Segments = Columns(pa.RecordBatch.from_pylist(dicts)) if columns else dicts
-    return Run(segments, child, len(numbers))
+    return EmissionRun(segments, child, len(numbers))
 
 
 def each_of(placed: list[Placed]) -> list[tuple[int, Emission]]:
@@ -58,7 +65,7 @@ class EmissionsMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         """A new allocation version: everything that is durable and not settled is taken over."""
         self.emissions = Emissions("count", FIRST, self.clock, TIMEOUT_S)
-        self.waiting: list[Taken] = []
+        self.waiting: list[PlacedRuns] = []
         self.fresh = 0
         """How many are not durable yet."""
         self.roots: dict[Place, int] = {}

@@ -188,7 +188,7 @@ class Process:
         self.state, actions = group.start(self.group, replica)
         self._execute(actions)
         self._read(self.tail.start())
-        self._feed(on.Report(tuple(self.lost)))
+        self._feed(on.ReportLosses(tuple(self.lost)))
         self.wanted = []
         for _ in range(self.peers):
             self.add_peer()
@@ -255,7 +255,7 @@ class Process:
 
     def _perform(self, action: do.Action) -> None:
         match action:
-            case do.Append(commands, parent):
+            case do.AppendCommands(commands, parent):
                 if self.queue is not None and not self.queue.fenced:
                     self.send(self.queue.enqueue(commands, parent))
             case effects.WatchPulse(target):
@@ -277,7 +277,7 @@ class Process:
             case do.Restart(reason):
                 self.world.log(self.group, "restarts:", reason)
                 self._restart()
-            case do.Left():
+            case do.GroupLeft():
                 self.world.log(self.group, "left")
                 self.client.close()
                 self._stop()

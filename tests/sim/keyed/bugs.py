@@ -52,7 +52,7 @@ from onyx.task.channels.outbox import Outbox
 from onyx.task.parts import Allocation
 from onyx.task.phases import read, send
 from onyx.task.state.chunks import NO_COLUMNS
-from onyx.task.state.emissions import Emissions, Taken
+from onyx.task.state.emissions import Emissions, PlacedRuns
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.state.task_state import AppliedIds, TaskState
 from onyx.task.stateful import recover
@@ -120,7 +120,7 @@ def _take_back_the_last(changes: Changes) -> None:
     changes._backs.clear()
 
 
-def _snapshot_of_states(state: TaskState, new: Taken, emissions: Emissions) -> Chunk:
+def _snapshot_of_states(state: TaskState, new: PlacedRuns, emissions: Emissions) -> Chunk:
     """K5."""
     return _snapshot(state, {}, emissions)
 

@@ -39,7 +39,7 @@ from onyx.state.shard_state import ShardState
 from onyx.storage.fenced_log import Listed
 from onyx.task.phases import send
 from onyx.task.recovery import output
-from onyx.task.state.chunks import Append, Columns
+from onyx.task.state.chunks import Columns, PendingChunk
 from onyx.task.state.held_acks import HeldAcks
 
 _take = RequestQueue.take
@@ -138,7 +138,7 @@ def _by_chunks(requests: Iterable[RememberedRequest]) -> list[RememberedRequest]
     return list({each.id: each for each in requests}.values())
 
 
-def _ack_what_is_logged(held: HeldAcks, durable: Append) -> list[Columns]:
+def _ack_what_is_logged(held: HeldAcks, durable: PendingChunk) -> list[Columns]:
     """R17."""
     return durable.values
 

@@ -45,9 +45,9 @@ from onyx.state.chunks import ChunkReader, EmittedRun
 from onyx.state.chunks import Kind as ChunkKind
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import Recovered, recover
-from onyx.task.state.emissions import Run
+from onyx.task.state.emissions import EmissionRun
 from onyx.task.state.keeper import StateKeeper
-from onyx.task.table import Kind
+from onyx.task.table import TaskKind
 from onyx.task.task import Task
 from onyx.transport.interface import Channel
 from onyx.windows.arrays.session_rows import as_objects
@@ -165,7 +165,7 @@ class Checks:
         self._marks[key] = mark
         assert mark >= before, f"W3: the watermark of {task.peer} ({task.name}) falls"
         most = self._watermark_max()
-        ahead = task.kind is not Kind.INPUT and mark > most  # an input has not all partitions
+        ahead = task.kind is not TaskKind.INPUT and mark > most  # an input has not all partitions
         assert not ahead, f"W3: {task.name} is at {mark}, the source only at {most}"
 
     def _watermark_max(self) -> float:
@@ -471,6 +471,6 @@ def difference(expected: Counter[str], found: Counter[str]) -> str:
     return f"missing {dict(expected - found)}, too much {dict(found - expected)}"
 
 
-def _positions(first: int, run: EmittedRun | Run) -> range:
+def _positions(first: int, run: EmittedRun | EmissionRun) -> range:
     """The positions of a run of emissions."""
     return range(first, first + len(run.segments))

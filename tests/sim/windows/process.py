@@ -26,7 +26,7 @@ from onyx.flow.batch import Segment, Segments
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.ledger.returns import Trees
 from onyx.model.job import Job
-from onyx.peer.work.holding import Holding, holds_for
+from onyx.peer.work.holding import InFlightReports, holds_for
 from onyx.plugins.bases import IndexedReader
 from onyx.plugins.job.input import PATH, PartsFeed, PartsReader, at_of
 from onyx.plugins.journalled.reader import JournalReader
@@ -44,8 +44,17 @@ from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
 from onyx.task.kinds import kind_of, new_task
 from onyx.task.stateful import recover
-from onyx.task.table import Progress
-from onyx.task.task import BatchTask, Completions, Ready, Returns, Rewire, Seal, Stop, Task
+from onyx.task.table import StepOutcome
+from onyx.task.task import (
+    BatchTask,
+    CompletedTrees,
+    Ready,
+    ReturnedValues,
+    Rewire,
+    Seal,
+    Stop,
+    Task,
+)
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.recorder import Inside, Recording
 from onyx.transport.interface import Transport
@@ -93,7 +102,9 @@ class Process:
         self.log: Any = DocumentsOf(world.documents, self.group)
         self.tasks: dict[PeerId, Task] = {}
         self.ackers: dict[tuple[AllocationVersion, PeerId], AckerTask] = {}
-        self.holding = Holding(self.group, self.transport, self.clock, Running(self), raised)
+        self.holding = InFlightReports(
+            self.group, self.transport, self.clock, Running(self), raised
+        )
         self.heard = len(world.entries)
         self._replica = world.replica
         self._sealed: set[tuple[int, str]] = set()
@@ -126,11 +137,11 @@ class Process:
             progress = machine.step(task)
         if self.deaths is not None:
             return False
-        if progress is Progress.DONE:
+        if progress is StepOutcome.DONE:
             del self.tasks[task.peer]
             self._start(task.peer)
             self._seal()
-        return progress is Progress.ADVANCED
+        return progress is StepOutcome.ADVANCED
 
     def die(self) -> None:
         for task in self.tasks.values():
@@ -213,7 +224,7 @@ class Process:
             self.world.checks.completed(roots)
         task = self.tasks.get(target)
         if task is not None:
-            task.post(Completions(version, roots, retries_max))
+            task.post(CompletedTrees(version, roots, retries_max))
 
     def on_lookup(self, message: Lookup) -> None:
         runner = self.tasks.get(message.target)
@@ -230,7 +241,7 @@ class Process:
             return
         task = self.tasks.get(target)
         if task is not None:
-            task.post(Returns(version, trees))
+            task.post(ReturnedValues(version, trees))
 
     def on_held(
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers
@@ -398,7 +409,7 @@ def raised(error: BaseException) -> None:
 
 
 class Running:
-    """Tasks and ackers of a process, as `Holding` asks for them."""
+    """Tasks and ackers of a process, as `InFlightReports` asks for them."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

@@ -30,7 +30,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, 
 from onyx.ledger.returns import Trees
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
-from onyx.peer.work.holding import Holding, holds_for
+from onyx.peer.work.holding import InFlightReports, holds_for
 from onyx.plugins.protocol import Cursor, Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.plugins.starting import first_cursor
@@ -66,8 +66,17 @@ from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
 from onyx.task.kinds import kind_of, new_task
 from onyx.task.stateful import recover
-from onyx.task.table import LOOP_END, Progress
-from onyx.task.task import BatchTask, Completions, Ready, Returns, Rewire, Seal, Stop, Task
+from onyx.task.table import LOOP_END, StepOutcome
+from onyx.task.task import (
+    BatchTask,
+    CompletedTrees,
+    Ready,
+    ReturnedValues,
+    Rewire,
+    Seal,
+    Stop,
+    Task,
+)
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.recorder import NoRecorder, Recording
 from onyx.transport.local import LocalTransport
@@ -255,26 +264,26 @@ class Bench:
         self.tasks: dict[PeerId, Task] = {}
         self._add_peers()
         self.acker = self._new_acker()
-        self.holding = Holding("bench", self.transport, self.clock, self, raised)
+        self.holding = InFlightReports("bench", self.transport, self.clock, self, raised)
 
     # --- what a test does -----------------------------------------------------------------------
 
     def task(self, name: str, index: int = 0) -> Task:
         return self.tasks[self._peers(name)[index]]
 
-    def step(self, task: Task) -> Progress:
+    def step(self, task: Task) -> StepOutcome:
         """One phase of a task, noted in `trace` by the name of the task when it was done."""
         phase = task.phase
         progress = machine.step(task)
-        if progress is Progress.ADVANCED:
+        if progress is StepOutcome.ADVANCED:
             self.trace[task.name].append(phase)
         return progress
 
     def round(self, names: Iterable[str] | None = None) -> bool:
         """Step every task (of these names) once, then the acker; whether anything was done."""
         chosen = [each for each in self.tasks.values() if names is None or each.name in names]
-        done = [self.step(task) is Progress.ADVANCED for task in chosen]
-        return any([*done, self.acker.advance() is Progress.ADVANCED])
+        done = [self.step(task) is StepOutcome.ADVANCED for task in chosen]
+        return any([*done, self.acker.advance() is StepOutcome.ADVANCED])
 
     def settle(self, names: Iterable[str] | None = None) -> None:
         """Rounds until nothing is done any more, ten times in a row (acks go out when idle), each
@@ -356,7 +365,7 @@ class Bench:
         command = SetOptions(job=self.id, tasks=values, declares=declares)
         self._replica = command.apply(self._replica, Position(0))
 
-    def stop(self, task: Task, reason: str = "job-killed") -> Progress:
+    def stop(self, task: Task, reason: str = "job-killed") -> StepOutcome:
         task.post(Stop(reason))
         return machine.step(task)
 
@@ -468,7 +477,7 @@ class Bench:
         roots: Numbers,
         retries_max: int,
     ) -> None:
-        self.tasks[target].post(Completions(version, roots, retries_max))
+        self.tasks[target].post(CompletedTrees(version, roots, retries_max))
 
     def on_lookup(self, message: Lookup) -> None:
         self.tasks[message.target].post(message)
@@ -479,7 +488,7 @@ class Bench:
         if to_acker:
             self.acker.give_back(trees)
         else:
-            self.tasks[target].post(Returns(version, trees))
+            self.tasks[target].post(ReturnedValues(version, trees))
 
     def on_held(
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers

@@ -13,7 +13,7 @@ from onyx.flow import routing
 from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.conditions import compile_conditions
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import Handling
+from onyx.flow.routed import FailureHandling
 from onyx.flow.routing import route_batch
 from onyx.flow.segment import Refusal
 from onyx.model.job import FlowCondition, Job
@@ -66,7 +66,9 @@ def condition(to, predicate, batch_format="dicts", **keys):
 def routed(*conditions, rows=ROWS, leaves=None, calls=None, handling=None):
     job = Job("j", WORKFLOW, (), flow_conditions=conditions)
     compiled = compile_conditions(job, "a", seen_by([] if calls is None else calls).__getitem__)
-    return route_batch(compiled, CHILDREN, {}, rows, leaves or Leaves(rows), handling or Handling())
+    return route_batch(
+        compiled, CHILDREN, {}, rows, leaves or Leaves(rows), handling or FailureHandling()
+    )
 
 
 def columns_to(result, child):
@@ -256,7 +258,7 @@ def test_rows_of_which_the_function_failed_go_beside_the_others_as_dicts():
 
 
 def test_a_dead_letter_beside_columns():
-    handling = Handling("b", lambda index, error: {"letter": index})
+    handling = FailureHandling("b", lambda index, error: {"letter": index})
     leaves = Leaves(ROWS.take(np.array([0])), np.array([0]), None, [(1, ValueError())])
     result = routed(condition(("b",), ("==", "n", 0)), leaves=leaves, handling=handling)
     assert len(columns_to(result, "b")) == 1

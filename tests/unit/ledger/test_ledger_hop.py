@@ -1,6 +1,6 @@
 import numpy as np
 
-from onyx.ledger.hop import Share, hop
+from onyx.ledger.hop import EdgeShare, hop
 from onyx.ledger.lineage import child_ids
 
 
@@ -12,7 +12,7 @@ def share(parents=None, child_index=None, edge=0):
     def column(values):
         return None if values is None else np.array(values, dtype=np.intp)
 
-    return Share(edge, column(parents), column(child_index))
+    return EdgeShare(edge, column(parents), column(child_index))
 
 
 def reported(made, count):

@@ -8,7 +8,15 @@ import pytest
 
 from onyx.ids import GroupId, PeerId, Position
 from onyx.peer import group
-from onyx.peer.group import Action, AddPeers, Append, EntryRead, Event, OriginRead, PulseGone
+from onyx.peer.group import (
+    Action,
+    AddPeers,
+    AppendCommands,
+    EntryRead,
+    Event,
+    OriginRead,
+    PulseGone,
+)
 from onyx.replica.command import Command, Entry
 from onyx.replica.effects import ProbePulse, WatchPulse
 from onyx.replica.members import watched_by
@@ -83,7 +91,7 @@ class Ring:
     def _perform(self, name: str, actions: tuple[Action, ...]) -> None:
         self.actions[name].extend(actions)
         for action in actions:
-            if isinstance(action, Append):
+            if isinstance(action, AppendCommands):
                 for command in action.commands:
                     self._write(name, command, action.parent)
             elif isinstance(action, WatchPulse | ProbePulse) and action.group in self.dead:

@@ -8,9 +8,9 @@ from tests.support.log.submissions import submit_job
 from onyx.log.interface import Session
 from onyx.peer.group import (
     AddPeers,
-    Append,
+    AppendCommands,
+    GroupLeft,
     Leave,
-    Left,
     PauseDue,
     Propose,
     PulseGone,
@@ -40,10 +40,10 @@ def test_a_clean_leave_takes_the_peers_out_and_ends_when_it_is_read(ring):
     ring.feed("b", Leave())
 
     assert ring.written("b")[-2:] == ["leave-cluster", "group-leave-cluster"]
-    assert Left() not in ring.actions["b"]
+    assert GroupLeft() not in ring.actions["b"]
 
     ring.play()
-    assert ring.actions["b"][-1] == Left()
+    assert ring.actions["b"][-1] == GroupLeft()
     assert ring.states["a"].replica.groups == ("a",)
     assert ring.states["a"].replica.peers == ("a1",)
 
@@ -60,8 +60,8 @@ def test_a_leave_does_not_wait_for_a_zookeeper_that_is_gone(ring, events):
     ring.start("a", "a1")
     ring.play()
     for event in events[:-1]:
-        assert Left() not in ring.feed("a", event)
-    assert ring.feed("a", events[-1]) == (Left(),)
+        assert GroupLeft() not in ring.feed("a", event)
+    assert ring.feed("a", events[-1]) == (GroupLeft(),)
     assert ring.feed("a", SessionChanged(Session.CONNECTED)) == ()
 
 
@@ -69,9 +69,9 @@ def test_a_leave_goes_on_when_zookeeper_is_back_in_time(ring):
     ring.start("a", "a1")
     ring.play()
     for event in (Leave(), SUSPENDED, SessionChanged(Session.CONNECTED), PauseDue(1)):
-        assert Left() not in ring.feed("a", event)
+        assert GroupLeft() not in ring.feed("a", event)
     ring.play()
-    assert ring.actions["a"][-1] == Left()
+    assert ring.actions["a"][-1] == GroupLeft()
 
 
 def test_a_group_on_its_way_out_takes_nothing_more_on(ring):
@@ -97,7 +97,7 @@ def test_what_a_task_proposes_is_written_while_its_peer_has_it(ring):
     peers = running(ring)
     command = ExhaustInput(job="job", task="in")
 
-    assert ring.feed("a", Propose(peers["in"], command)) == (Append((command,)),)
+    assert ring.feed("a", Propose(peers["in"], command)) == (AppendCommands((command,)),)
 
 
 def test_what_a_stopped_task_still_says_is_dropped(ring):

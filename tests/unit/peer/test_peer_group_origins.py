@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.peer.group import Leave, Left
+from onyx.peer.group import GroupLeft, Leave
 from onyx.replica.commands import Gc, GroupLeaveCluster
 
 
@@ -62,4 +62,4 @@ def test_one_on_its_way_out_has_left_when_the_origin_does_not_know_it(ring):
     ring.write(Gc(id="collector"))
     ring.play("a")
 
-    assert ring.jump("b", "a") == (Left(),)
+    assert ring.jump("b", "a") == (GroupLeft(),)

@@ -6,8 +6,8 @@ import pytest
 
 from onyx.log.interface import Session
 from onyx.peer.group import (
+    GroupLeft,
     Leave,
-    Left,
     Pause,
     PauseDue,
     Restart,
@@ -60,7 +60,7 @@ def test_a_session_lost_on_the_way_out_is_a_way_out(ring):
     ring.play()
     ring.feed("a", Leave())
 
-    assert ring.feed("a", LOST) == (Left(),)
+    assert ring.feed("a", LOST) == (GroupLeft(),)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.ids import GroupId, PeerId
 from onyx.peer.group import GroupState
-from onyx.peer.liveness import Liveness, Watched, obstacle
+from onyx.peer.liveness import Liveness, WatchedThread, obstacle
 from onyx.replica.state import Replica
 
 ME = GroupId("g1")
@@ -20,16 +20,16 @@ def test_a_thread_without_a_beat_for_too_long_is_named() -> None:
     clock = ManualClock()
     liveness = Liveness(clock, stalled_after_s=60.0)
     assert liveness.stalled() == "", "nothing has to move that has never moved"
-    for thread in Watched:
+    for thread in WatchedThread:
         liveness.beat(thread)
     clock.advance(60.0)
     assert liveness.stalled() == ""
-    liveness.beat(Watched.GROUP)
-    liveness.beat(Watched.LOG)
-    liveness.beat(Watched.REQUESTS)
+    liveness.beat(WatchedThread.GROUP)
+    liveness.beat(WatchedThread.LOG)
+    liveness.beat(WatchedThread.REQUESTS)
     clock.advance(1.0)
     assert liveness.stalled() == "the thread that the tasks share has not moved for 61 s"
-    liveness.forget(Watched.TASKS)
+    liveness.forget(WatchedThread.TASKS)
     assert liveness.stalled() == ""
 
 

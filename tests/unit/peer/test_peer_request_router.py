@@ -18,7 +18,7 @@ from tests.support.patience import WAIT_S
 from onyx.base.event_loop import EventLoop
 from onyx.functions.returning import LOST
 from onyx.ids import GroupId, JobId, TaskName
-from onyx.ledger.returns import Part
+from onyx.ledger.returns import ReturnPart
 from onyx.model.job import CatalogEntry
 from onyx.peer.router.inputs import InputTokens, PartitionOwner, RequestInput, RequestInputs
 from onyx.peer.router.router import CurrentRouter, RequestRouter
@@ -224,7 +224,7 @@ def test_a_part_of_a_request_never_goes_to_another_job_than_it_names(world: Worl
 
 def test_values_are_put_together_before_a_request_is_answered(world: World) -> None:
     future = world.waiting()
-    parts = {"total": Part("sum", 3, 8), "best": Part("shop:none", 1, 8)}
+    parts = {"total": ReturnPart("sum", 3, 8), "best": ReturnPart("shop:none", 1, 8)}
     world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, segments=1, parts=parts))
     answer = future.result(WAIT_S)
     assert answer.values == {"total": 3}
@@ -238,7 +238,7 @@ def test_values_of_which_a_part_is_lost_are_an_error_for_each_key(world: World) 
     rows = Payload(Form.JSON_LINES, b"\n".join(b'{"n": %d}' % n for n in range(20)))
     future = world.router.append(replace(APPEND, payload=rows))
     until(lambda: bool(world.mailbox.offered and other.offered))
-    known = Answer(Status.PROCESSED, segments=10, parts={"total": Part("sum", 60, 8)})
+    known = Answer(Status.PROCESSED, segments=10, parts={"total": ReturnPart("sum", 60, 8)})
     world.mailbox.offered[0].set_result(known)
     other.offered[0].set_result(Answer(Status.PROCESSED, segments=10, values_lost=True))
     answer = future.result(WAIT_S)

@@ -9,22 +9,22 @@ import pytest
 from tests.support.patience import WAIT_S
 
 from onyx.peer.work.task_threads import TaskThreads
-from onyx.task.table import Progress
+from onyx.task.table import StepOutcome
 
 
 class Tasklet:
     """Goes on until it is ordered to end; then says on which thread."""
 
-    def __init__(self, reaction: Callable[[], Progress] = lambda: Progress.DONE) -> None:
+    def __init__(self, reaction: Callable[[], StepOutcome] = lambda: StepOutcome.DONE) -> None:
         self.ordered = False
         self.seen = threading.Event()
         self.ended_on = ""
         self._reaction = reaction
 
-    def advance(self) -> Progress:
+    def advance(self) -> StepOutcome:
         self.seen.set()
         if not self.ordered:
-            return Progress.WAITING
+            return StepOutcome.WAITING
         return self._reaction()
 
     def done(self) -> None:
@@ -63,7 +63,7 @@ def test_a_tasklet_that_moves_between_threads_is_waited_for() -> None:
 def test_one_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
     running = threads(timeout_s=0.01)
     release = threading.Event()
-    hanging = Tasklet(lambda: Progress.DONE if release.wait(WAIT_S) else Progress.WAITING)
+    hanging = Tasklet(lambda: StepOutcome.DONE if release.wait(WAIT_S) else StepOutcome.WAITING)
     running.run_alone("hanging", hanging, hanging.done)
     assert hanging.seen.wait(WAIT_S)
     hanging.ordered = True
@@ -78,7 +78,7 @@ def test_one_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> None
 def test_a_thread_that_ends_says_so_and_nobody_is_waited_for(
     error: type[BaseException], alone: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def ends() -> Progress:
+    def ends() -> StepOutcome:
         raise error
 
     crashes: list[BaseException] = []

@@ -20,7 +20,7 @@ from onyx.replica.commands import (
 )
 from onyx.replica.state import Replica
 from onyx.task.kinds import kind_of
-from onyx.task.table import Kind
+from onyx.task.table import TaskKind
 
 JOB, READ, STAGE, WRITE = JobId("job"), TaskName("read"), TaskName("stage"), TaskName("write")
 
@@ -65,7 +65,7 @@ STAGE_ENDS = exhausted(STAGE, 1, 2)
 
 
 def test_its_kind_is_that_of_a_stage_and_not_of_a_driver() -> None:
-    assert kind_of(applied(*started()), JOB, STAGE) is Kind.STAGE
+    assert kind_of(applied(*started()), JOB, STAGE) is TaskKind.STAGE
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.journal.logs import RememberedRequest
 from onyx.ledger.outcomes import FailedSegment, Outcomes, retried_part
-from onyx.ledger.returns import OUTCOMES, RETRIED, Part
+from onyx.ledger.returns import OUTCOMES, RETRIED, ReturnPart
 from onyx.plugins.requests import request_queue as module
 from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.request import Answer, Level, Request, Status
@@ -233,16 +233,16 @@ def test_values_of_trees_that_were_complete_at_an_owner_of_before_are_lost() -> 
     mailbox.passed(1)
     waiting = [mailbox.offer(request("a", 1, 2)), mailbox.offer(request("b", 3))]
     for position in (1, 2):
-        mailbox.returned(position, {"total": Part("sum", 50, 8)})
+        mailbox.returned(position, {"total": ReturnPart("sum", 50, 8)})
         mailbox.acked(positions(position))
     mailbox.passed(3)
     found = [each.result() for each in waiting]
     assert [each.values_lost for each in found] == [True, False]
-    assert found[1].parts == {"total": Part("sum", 50, 8)}
+    assert found[1].parts == {"total": ReturnPart("sum", 50, 8)}
     assert mailbox.offer(request("a", 1, 2)).result().values_lost
 
 
-def failed(task: str = "f", error: str = "KeyError: 'who'") -> dict[str, Part]:
+def failed(task: str = "f", error: str = "KeyError: 'who'") -> dict[str, ReturnPart]:
     one = Outcomes(failed=1, first_error=error, failures=(FailedSegment(task, error),))
     return {OUTCOMES: one.part()}
 

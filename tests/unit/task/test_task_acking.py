@@ -21,7 +21,7 @@ from onyx.program.phases import Phase
 from onyx.task.acking import acker as acker_module
 from onyx.task.acking.acker import EXPIRE_MARGIN_S, REPLAYS_MAX, AckerTask, idle_timeout_s
 from onyx.task.channels.wiring import Site
-from onyx.task.table import Kind
+from onyx.task.table import TaskKind
 from onyx.task.task import Stop
 from onyx.telemetry.catalog import ACKS, FORGOTTEN_TREES, OPEN_TREES, Metric
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
@@ -212,7 +212,7 @@ def test_the_end_of_input_is_told_without_a_ledger_under_at_most_once() -> None:
         output.durable_count = len(output.written)
     bench.settle()
     assert bench.completed
-    batches = [task.work.batch for task in bench.tasks.values() if task.kind is not Kind.INPUT]
+    batches = [task.work.batch for task in bench.tasks.values() if task.kind is not TaskKind.INPUT]
     assert batches == [None] * 5
 
 

@@ -14,7 +14,7 @@ from onyx.codec.questions import decode_extents, encode_selection
 from onyx.ids import GroupId
 from onyx.keystate.extents import ALL
 from onyx.keystate.selection import Selection
-from onyx.task.task import Query
+from onyx.task.task import StateQuestion
 from onyx.transport.state_queries import TABLE, StateAnswer, StateQuery
 
 SEEN = [{"place": n % 3, "who": f"w{n}", "n": n} for n in range(9)]
@@ -40,7 +40,7 @@ def asked(bench: Bench, peer: int, key: Any = ALL, durable: bool = False) -> Fut
         "tenancy", GroupId("g"), task.peer, JOB, task.version, state, selection, 100, durable
     )
     answer: Future[StateAnswer] = Future()
-    task.post(Query(query, answer))
+    task.post(StateQuestion(query, answer))
     bench.step(task)
     return answer
 

@@ -12,7 +12,7 @@ from tests.support.jobs.bench import Bench, Kept, chain
 
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.replica.commands import KillJob
-from onyx.task.table import Progress
+from onyx.task.table import StepOutcome
 
 SEGMENTS = [{"n": n, "t": t} for n, t in enumerate([0, 8, 4, 4])]
 """Of which the third joins two sessions."""
@@ -352,7 +352,7 @@ def test_what_exits_on_the_way_out_keeps_no_peer_on_the_task(
     bench.settle()
     output = bench.outputs["write"][0]
     output.close = exits  # type: ignore[method-assign]
-    assert bench.stop(bench.task("write")) is Progress.DONE
+    assert bench.stop(bench.task("write")) is StepOutcome.DONE
     assert caplog.text.count("SystemExit") >= 2
 
 

@@ -8,10 +8,10 @@ from onyx.plugins.rolling import ROLL_LIMITS
 from onyx.program.phases import Phase
 from onyx.reports.stalls import Reason
 from onyx.task.diagnosis import Facts, allowed_s, diagnose, is_alone
-from onyx.task.table import Kind
+from onyx.task.table import TaskKind
 
-IN, FN, OUT = Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT
-DRIVER = Kind.DRIVER
+IN, FN, OUT = TaskKind.INPUT, TaskKind.FUNCTION, TaskKind.OUTPUT
+DRIVER = TaskKind.DRIVER
 
 
 def facts(kind=FN, phase=Phase.READ_BATCH, **more):
@@ -73,14 +73,14 @@ def test_the_first_row_that_fits_says_why(seen, reason, why):
     assert why in found[1]
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", TaskKind)
 def test_who_has_nothing_to_do_is_idle(kind):
     assert diagnose(facts(kind)) is None
     assert diagnose(facts(kind, Phase.BEFORE_BATCH)) is None
     assert diagnose(facts(kind, Phase.APPLY_FN, step_s=0.5)) is None
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", TaskKind)
 @pytest.mark.parametrize("phase", Phase)
 def test_a_step_that_does_not_come_back_has_a_reason_in_every_phase(kind, phase):
     found = diagnose(facts(kind, phase, step_s=3_600.0))

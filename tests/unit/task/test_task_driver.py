@@ -33,7 +33,7 @@ from onyx.spark.driver.spools import SpoolWriter
 from onyx.storage.staging.interface import STAGING
 from onyx.task.driver.phases import QUERY_RETRY_S
 from onyx.task.driver.task import DriverTask
-from onyx.task.table import TABLES, Kind, Progress
+from onyx.task.table import TABLES, StepOutcome, TaskKind
 from onyx.telemetry.catalog import RETRIES, Metric
 
 OTHER = GroupId("group-2")
@@ -95,7 +95,7 @@ def test_the_driver_goes_through_its_rows_in_order(tmp_path: Path) -> None:
     bench = a_job(tmp_path)
     begun(bench).answer = staged(tmp_path, bench, ["part-0.jsonl"])
     bench.settle()
-    rows = [row.phase for row in TABLES[Kind.DRIVER]]
+    rows = [row.phase for row in TABLES[TaskKind.DRIVER]]
     assert [*bench.trace["spark"], driver(bench).phase] == rows
     assert [command.NAME for command in bench.proposed] == [
         "register-partitions",
@@ -251,7 +251,7 @@ def test_a_new_allocation_version_leaves_the_query_alone(tmp_path: Path) -> None
 def test_a_driver_that_stops_ends_its_query(tmp_path: Path, reason: str) -> None:
     bench = a_job(tmp_path)
     query = begun(bench)
-    assert bench.stop(driver(bench), reason) is Progress.DONE
+    assert bench.stop(driver(bench), reason) is StepOutcome.DONE
     assert query.ended
 
 

@@ -19,7 +19,7 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.operators import building
 from onyx.replica.spec import JobSpec
 from onyx.settings import Settings
-from onyx.task.channels.event_time import EventTime, Origin, needs
+from onyx.task.channels.event_time import EventTime, InputOrigin, needs
 from onyx.transport.interface import FRONTIERS_MAX, Control, ControlKind
 from onyx.windows.watermarks import IDLE
 
@@ -448,7 +448,7 @@ def test_many_frontiers_go_in_several_items() -> None:
     needed = needs(parse_job(spec("read")), "read")
     assert needed is not None
     rising = dict.fromkeys(range(FRONTIERS_MAX + 1), 1)
-    event_time = EventTime(needed, (), Origin(lambda: IDLE, lambda: rising, 5.0))
+    event_time = EventTime(needed, (), InputOrigin(lambda: IDLE, lambda: rising, 5.0))
     reported = list(event_time.due(0.0, idle=True))
     epochs = [control for control in reported if control.kind is ControlKind.EPOCH]
     assert [(each.epoch, len(each.frontiers)) for each in epochs] == [(1, FRONTIERS_MAX), (1, 1)]

@@ -11,11 +11,11 @@ from tests.support.clocks import ManualClock
 
 from onyx.base.runs import array_of
 from onyx.ledger.lineage import run_of_roots
-from onyx.ledger.returns import Part
+from onyx.ledger.returns import ReturnPart
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.model.requests import asked_for, windows_asked_for
-from onyx.task.state.chunks import Append
-from onyx.task.state.emissions import Emissions, Run
+from onyx.task.state.chunks import PendingChunk
+from onyx.task.state.emissions import EmissionRun, Emissions
 from onyx.task.state.held_acks import MIXED, HeldAcks
 
 FIRST = 100
@@ -28,7 +28,7 @@ class Held:
     def __init__(self, restored: int = 0, in_a_loop: bool = False) -> None:
         self.emissions = Emissions("keep", FIRST, ManualClock(), 60.0)
         if restored:
-            self.emissions.restore(0, 0, [Run([{}] * restored)])
+            self.emissions.restore(0, 0, [EmissionRun([{}] * restored)])
         self.acks = HeldAcks(self.emissions, in_a_loop)
 
     def chunk(
@@ -42,11 +42,11 @@ class Held:
         """One becomes durable, and what it has emitted is sent; what is acked then."""
         parents = None if made_of is None else np.array(made_of, dtype=np.uint64)
         for shard, count in shards.items():
-            self.emissions.add(int(shard[1:]), Run([{}] * count, parents=parents))
+            self.emissions.add(int(shard[1:]), EmissionRun([{}] * count, parents=parents))
         emitted = self.emissions.take_fresh()
         columns = np.array(roots, dtype=np.uint64)
         self.emissions.release(emitted)
-        acked = self.acks.hold(Append([(columns, columns)], emitted, {}, again, unfinished))
+        acked = self.acks.hold(PendingChunk([(columns, columns)], emitted, {}, again, unfinished))
         return self._roots(acked)
 
     def complete(self, shard: int, first: int, end: int) -> list[int]:
@@ -108,7 +108,7 @@ def test_a_flush_goes_behind_what_was_emitted() -> None:
     assert [held.acks.wants_flush(), held.acks.wants_flush()] == [True, False]
 
 
-PARTS = {"total": Part("sum", 5, 8)}
+PARTS = {"total": ReturnPart("sum", 5, 8)}
 
 
 def root_of(shard: int, position: int) -> int:

@@ -19,7 +19,7 @@ from onyx.ids import GroupId
 from onyx.keystate.selection import Selection
 from onyx.program.phases import Phase
 from onyx.settings import Settings, StateSettings
-from onyx.task.task import Query
+from onyx.task.task import StateQuestion
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 EVENTS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
@@ -390,7 +390,7 @@ def test_a_durable_answer_waits_for_a_batch_whose_changes_are_not_accounted_for_
         encode_selection(Selection()), 100, durable=True,
     )  # fmt: skip
     answer: Future[StateAnswer] = Future()
-    task.post(Query(asked, answer))
+    task.post(StateQuestion(asked, answer))
     bench.step(task)
     assert not answer.done()
     bench.settle()

@@ -17,7 +17,7 @@ from onyx.keystate.selection import Inside, Selection, place_of
 from onyx.operators.keyed import states
 from onyx.settings import Settings, StateSettings
 from onyx.state.local import spilled
-from onyx.task.task import Query
+from onyx.task.task import StateQuestion
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 EVENTS = [{"n": n, "host": "h", "url": f"{n * 37 % 101:03}", "time": n} for n in range(240)]
@@ -150,7 +150,7 @@ def answered(bench: Bench, task: Any, asked: Selection) -> tuple[list[Any], bool
         encode_selection(asked), 100, durable=False,
     )  # fmt: skip
     answer: Future[StateAnswer] = Future()
-    task.post(Query(query, answer))
+    task.post(StateQuestion(query, answer))
     bench.step(task)
     found = answer.result(0)
     return list(decode_extents(found.data)), found.more

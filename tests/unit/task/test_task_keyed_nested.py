@@ -17,7 +17,7 @@ from onyx.codec.questions import decode_extents, encode_selection
 from onyx.ids import GroupId
 from onyx.keystate.selection import Inside, Selection
 from onyx.settings import Settings, StateSettings
-from onyx.task.task import Query
+from onyx.task.task import StateQuestion
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 EVENTS = [{"n": n, "word": "abc"[n * n % 3], "page": f"p{n % 4}"} for n in range(48)]
@@ -196,7 +196,7 @@ def inside(bench: Bench, state: str, part: Inside) -> Any:
         encode_selection(Selection(key="a", inside=part)), 100,
     )  # fmt: skip
     answer: Future[StateAnswer] = Future()
-    task.post(Query(asked, answer))
+    task.post(StateQuestion(asked, answer))
     bench.step(task)
     (extent,) = decode_extents(answer.result(0).data)
     return extent.state

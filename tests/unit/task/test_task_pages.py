@@ -13,7 +13,7 @@ from tests.support.jobs.bench import Bench
 
 from onyx.settings import Settings, StateSettings
 from onyx.task.state import emissions as bounds
-from onyx.task.state.emissions import Emissions, Run
+from onyx.task.state.emissions import EmissionRun, Emissions
 from onyx.task.task import Task
 
 GROUPS = 23
@@ -123,7 +123,7 @@ def emissions_of(sizes: list[int]) -> Emissions:
     """Of one shard, sent."""
     emissions = Emissions("count", 0, ManualClock(), 60.0)
     for number, size in enumerate(sizes):
-        emissions.add(0, Run([{"n": number}], None, size))
+        emissions.add(0, EmissionRun([{"n": number}], None, size))
     emissions.release(emissions.take_fresh())
     return emissions
 

@@ -14,13 +14,13 @@ from onyx.log import job_documents
 from onyx.program.phases import Phase
 from onyx.task.machine import WAITING_LOGGED_AFTER_S
 from onyx.task.source.frontier import Frontier
-from onyx.task.table import LOOP_STARTS, TABLES, Kind, Progress
+from onyx.task.table import LOOP_STARTS, TABLES, StepOutcome, TaskKind
 
 SEGMENTS = [{"n": n} for n in range(4)]
 SAME = {"m:same": lambda segment: segment}
 
 
-TASKS = {Kind.INPUT: "read", Kind.FUNCTION: "work", Kind.OUTPUT: "write"}
+TASKS = {TaskKind.INPUT: "read", TaskKind.FUNCTION: "work", TaskKind.OUTPUT: "write"}
 FOR_HOOKS = {Phase.BEFORE_BATCH, Phase.AFTER_READ_BATCH, Phase.AFTER_APPLY_FN}
 FOR_WINDOWS = {Phase.ASSIGN_WINDOWS}
 
@@ -36,7 +36,7 @@ def an_observed_job() -> Bench:
     return Bench(chain(SEGMENTS, lifecycles=lifecycles), SAME | {"m:calls": lambda: hooks})
 
 
-def rows_of(kind: Kind, but: set[Phase]) -> list[Phase]:
+def rows_of(kind: TaskKind, but: set[Phase]) -> list[Phase]:
     left_out = but | {Phase.SEAL}
     return [row.phase for row in TABLES[kind] if row.phase not in left_out]
 
@@ -48,7 +48,7 @@ def rows_of(kind: Kind, but: set[Phase]) -> list[Phase]:
     ids=["with hooks", "without"],
 )
 def test_a_task_goes_through_the_rows_in_which_it_has_something_to_do_in_order(
-    kind: Kind, job: Callable[[], Bench], nothing_to_do: set[Phase]
+    kind: TaskKind, job: Callable[[], Bench], nothing_to_do: set[Phase]
 ) -> None:
     bench = job()
     bench.start()
@@ -87,10 +87,10 @@ def test_a_task_waits_for_slow_background_work_without_blocking() -> None:
     bench = a_job()
     bench.slow = []
     task = bench.task("read")
-    assert [bench.step(task) for _ in range(3)] == [Progress.WAITING] * 3
+    assert [bench.step(task) for _ in range(3)] == [StepOutcome.WAITING] * 3
     assert len(bench.slow) == 1, "asked once, not at every step"
     bench.finish_slow()
-    assert bench.step(task) is Progress.ADVANCED
+    assert bench.step(task) is StepOutcome.ADVANCED
 
 
 def test_nothing_is_done_while_the_incarnation_may_not_act() -> None:
@@ -155,7 +155,7 @@ def test_what_a_task_waits_for_long_is_told_once_in_a_while(
     ("name", "phase"),
     [
         (TASKS[kind], phase)
-        for kind in (Kind.INPUT, Kind.OUTPUT)
+        for kind in (TaskKind.INPUT, TaskKind.OUTPUT)
         for phase in rows_of(kind, FOR_WINDOWS)
     ],
     ids=str,
@@ -168,7 +168,7 @@ def test_a_task_that_is_stopped_in_any_phase_closes_its_plugin(name: str, phase:
             break
         bench.round()
     assert task.phase is phase
-    assert bench.stop(task) is Progress.DONE
+    assert bench.stop(task) is StepOutcome.DONE
     built = bench.inputs if name == "read" else bench.outputs["write"]
     if list(Phase).index(phase) > list(Phase).index(Phase.BUILD):
         assert len(built) == 1
@@ -193,7 +193,7 @@ def test_what_a_task_stumbles_over_when_it_has_been_taken_away_kills_nothing() -
     bench.take_away(bench.task("work"))
     bench.settle()
     assert bench.exceptions == []
-    assert bench.stop(bench.task("work")) is Progress.DONE
+    assert bench.stop(bench.task("work")) is StepOutcome.DONE
 
 
 def test_a_rewiring_that_the_task_has_already_taken_changes_nothing() -> None:
@@ -236,7 +236,7 @@ def test_an_input_that_stops_while_its_job_goes_on_says_how_far_it_is(
     while not partition.window.frontier:
         assert bench.round()
     frontier = partition.window.frontier
-    assert bench.stop(task, reason) is Progress.DONE
+    assert bench.stop(task, reason) is StepOutcome.DONE
     document = bench.log.get_document(f"frontier/{task.job_id}/{partition.number}")
     found = msgspec.json.decode(document.data, type=Frontier).position if document else 0
     assert (found == frontier) is saved

@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.jobs.bench import Bench, chain
 
 from onyx.task.source.source import Source, position_of
-from onyx.task.table import Progress
+from onyx.task.table import StepOutcome
 from onyx.task.task import BatchTask
 from onyx.telemetry.catalog import SOURCE_OFFSET, TAKEN_OVER, Metric
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
@@ -85,7 +85,7 @@ def test_what_a_peer_that_left_has_read_counts_where_it_is_read_on() -> None:
     bench = CountingBench()
     middle(bench)
     task = bench.task("read")
-    assert bench.stop(task, "peer-left") is Progress.DONE
+    assert bench.stop(task, "peer-left") is StepOutcome.DONE
     bench.crash(task)
     bench.settle()
 

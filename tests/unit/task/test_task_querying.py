@@ -16,7 +16,7 @@ from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId
 from onyx.keystate.extents import ALL
 from onyx.keystate.selection import Place, Selection
-from onyx.task.task import Query, Task
+from onyx.task.task import StateQuestion, Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 KEYED = "tests.support.spark.keyed_functions"
@@ -65,7 +65,7 @@ def query(task: Task, window: str = "counts", key: Any = ALL, **more: Any) -> St
 
 def ask(task: Task, asked: StateQuery) -> Future[StateAnswer]:
     answer: Future[StateAnswer] = Future()
-    task.post(Query(asked, answer))
+    task.post(StateQuestion(asked, answer))
     return answer
 
 

@@ -13,7 +13,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.outcomes import Outcomes
 from onyx.ledger.returns import OUTCOMES, Parts, Trees, part_of
 from onyx.task.acking import acker
-from onyx.task.acking.acker import GONE, Returning
+from onyx.task.acking.acker import GONE, OpenReturns
 from onyx.task.channels.wiring import Site
 
 
@@ -43,7 +43,7 @@ def test_values_of_the_oldest_trees_go_with_a_reason_and_their_failures_stay(
     monkeypatch.setattr(acker, "TREES_MAX", 2)
     monkeypatch.setattr(acker, "BARE_MAX", 3)
     sent = Sent()
-    kept = Returning(sent, JobId("j"), AllocationVersion(1))  # type: ignore[arg-type]
+    kept = OpenReturns(sent, JobId("j"), AllocationVersion(1))  # type: ignore[arg-type]
     for root in range(5):
         kept.add({root: parts(root)})
     kept.add({1: parts(1)})  # another part of a tree whose first one has no value any more

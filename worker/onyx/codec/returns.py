@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from onyx.codec.values import decode_values, encode_values
 from onyx.errors import SegmentError
-from onyx.ledger.returns import Part, Parts, Trees
+from onyx.ledger.returns import Parts, ReturnPart, Trees
 
 PIECE_BYTES = 1_048_576
 """Size from which on trees go into another piece."""
@@ -28,7 +28,8 @@ def decode_returns(data: bytes) -> Trees:
     """The trees of `encode_returns`. Raises SegmentError: these are not its bytes."""
     try:
         return {
-            root: {key: Part(*part) for key, *part in parts} for root, parts in decode_values(data)
+            root: {key: ReturnPart(*part) for key, *part in parts}
+            for root, parts in decode_values(data)
         }
     except (TypeError, ValueError) as error:
         raise SegmentError(f"{len(data)} bytes are not what functions gave back") from error

@@ -372,7 +372,7 @@ class DictsOfRows(Protocol):
         """The rows at these indices; None: all."""
 
 
-class Question:
+class BatchQuestion:
     """What is asked about the leaves of one batch, and the rows that could not be answered."""
 
     def __init__(self, event: Any, segments: Segments, rows: DictsOfRows) -> None:
@@ -396,7 +396,7 @@ class Question:
         return rows
 
 
-Ask = Callable[[Question, Mask], Mask]
+Ask = Callable[[BatchQuestion, Mask], Mask]
 """Where a predicate holds; of rows outside the mask it may say anything."""
 
 
@@ -423,7 +423,7 @@ def one_by_one(ask: Ask) -> Test:
         columns, _, misfits = from_dicts([new])
         if misfits:
             raise misfits[0][1]
-        question = Question(event, columns, lambda _: ([old], [new], [all_new]))
+        question = BatchQuestion(event, columns, lambda _: ([old], [new], [all_new]))
         holds = ask(question, np.ones(1, dtype=np.bool_))
         if question.errors:
             raise question.errors[0]
@@ -458,25 +458,25 @@ def _comparing(comparison: Comparison) -> Ask:
     over_columns, key = ColumnComparison(comparison), comparison.key
     of_all, of_one = comparison.of_all(), comparison.answer()
 
-    def of_dicts(segments: list[Segment], question: Question, wanted: Mask) -> Mask:
+    def of_dicts(segments: list[Segment], question: BatchQuestion, wanted: Mask) -> Mask:
         values = [segment.get(key) for segment in segments]
         holds = of_all(values)
         return _each(of_one, values, question, wanted) if holds is None else holds
 
-    def of_columns(columns: Columns, question: Question, wanted: Mask) -> Mask:
+    def of_columns(columns: Columns, question: BatchQuestion, wanted: Mask) -> Mask:
         answers = over_columns.answers(columns)
         if answers.refused is not None and answers.error is not None:
             question.fail(answers.refused & wanted, answers.error)
         return answers.holds
 
-    def ask(question: Question, wanted: Mask) -> Mask:
+    def ask(question: BatchQuestion, wanted: Mask) -> Mask:
         compare = format_of(question.segments).choose(of_dicts, of_columns)
         return compare(question.segments, question, wanted)
 
     return ask
 
 
-def _each(of_one: Answer, values: list[Any], question: Question, wanted: Mask) -> Mask:
+def _each(of_one: Answer, values: list[Any], question: BatchQuestion, wanted: Mask) -> Mask:
     """For values of which one has an unusual type."""
     holds = np.zeros_like(wanted)
     for index in np.flatnonzero(wanted).tolist():
@@ -490,7 +490,7 @@ def _each(of_one: Answer, values: list[Any], question: Question, wanted: Mask) -
 def _of_columns(call: Call) -> Ask:
     fn, params = call.fn, call.params
 
-    def ask(question: Question, wanted: Mask) -> Mask:
+    def ask(question: BatchQuestion, wanted: Mask) -> Mask:
         if not wanted.any():
             return wanted
         try:
@@ -504,7 +504,7 @@ def _of_columns(call: Call) -> Ask:
 
 
 def _by_sql(expression: Expression) -> Ask:
-    def ask(question: Question, wanted: Mask) -> Mask:
+    def ask(question: BatchQuestion, wanted: Mask) -> Mask:
         if not wanted.any():
             return wanted
         try:
@@ -521,7 +521,7 @@ def _by_sql(expression: Expression) -> Ask:
 
 
 def _of_dicts(test: Test) -> Ask:
-    def ask(question: Question, wanted: Mask) -> Mask:
+    def ask(question: BatchQuestion, wanted: Mask) -> Mask:
         if not wanted.any():
             return wanted
         indices = None if wanted.all() else np.flatnonzero(wanted)
@@ -542,12 +542,12 @@ def _combined(node: Combination, operands: list[Ask]) -> Ask:
         only = operands[0]
         return lambda question, wanted: ~only(question, wanted)
 
-    def every(question: Question, wanted: Mask) -> Mask:
+    def every(question: BatchQuestion, wanted: Mask) -> Mask:
         for ask in operands:
             wanted = question.unfailed(wanted & ask(question, wanted))
         return wanted
 
-    def some(question: Question, wanted: Mask) -> Mask:
+    def some(question: BatchQuestion, wanted: Mask) -> Mask:
         found = np.zeros_like(wanted)
         for ask in operands:
             found |= wanted & ask(question, wanted)

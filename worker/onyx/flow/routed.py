@@ -1,6 +1,6 @@
 """What routing a batch comes to: for each child what it gets, and what has failed; and what routing
-is given beside flow conditions: what is done about failures (`Handling`), and which segments may
-not go round a loop once more (`LapLimit`).
+is given beside flow conditions: what is done about failures (`FailureHandling`), and which segments
+may not go round a loop once more (`LapLimit`).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _travels(segment: Segment) -> Exception | None:
     return None
 
 
-class Handling(msgspec.Struct, frozen=True):
+class FailureHandling(msgspec.Struct, frozen=True):
     """What is done with the segments of a batch that fail, besides what flow conditions say."""
 
     dead_letter: str | None = None

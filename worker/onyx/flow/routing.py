@@ -16,9 +16,9 @@ anywhere, so that a segment is either processed or failed. A segment that is to 
 failed, whatever else was wrong with it.
 
 Conditions may put a segment in the index of a leaf (what describes an error of a predicate), and
-leave keys out for some children (`Leaving`). In columns the first is no row, so it goes beside them
-as a dict; and a key is a whole column, which is left out if the key is to be left out of all rows
-that go to the child, and otherwise null in those rows.
+leave keys out for some children (`OutgoingLeaves`). In columns the first is no row, so it goes
+beside them as a dict; and a key is a whole column, which is left out if the key is to be left out
+of all rows that go to the child, and otherwise null in those rows.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns, from_dicts, shown_dicts
 from onyx.flow.conditions import (
     Asked,
+    BatchQuestion,
     Compiled,
     Conditions,
-    Question,
     Route,
     ask_each,
     everything_to,
@@ -50,11 +50,11 @@ from onyx.flow.conditions import (
     without_keys,
 )
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import NOTHING, Handling, Outgoing, Refused, Routed, with_extra
+from onyx.flow.routed import NOTHING, FailureHandling, Outgoing, Refused, Routed, with_extra
 from onyx.flow.segment import SegmentFailure
 from onyx.functions.retry import Retry, retries_of
 
-NOTHING_ELSE = Handling()
+NOTHING_ELSE = FailureHandling()
 
 TOGETHER_MIN = 32
 """Dicts of a batch that are compared together: fewer are faster one by one."""
@@ -66,7 +66,7 @@ def route_batch(
     event: Any,
     segments: Segments,
     leaves: Leaves,
-    handling: Handling = NOTHING_ELSE,
+    handling: FailureHandling = NOTHING_ELSE,
 ) -> Routed:
     """Where the leaves of a batch go.
 
@@ -120,7 +120,7 @@ class _Routing:
         event: Any,
         batch: Segments,
         leaves: Leaves,
-        handling: Handling,
+        handling: FailureHandling,
     ) -> None:
         self.conditions = conditions
         self.event = event
@@ -442,7 +442,7 @@ class Questions:
     def _over(
         self, segments: Segments, condition: Compiled, wanted: Mask
     ) -> tuple[Mask, list[SegmentFailure]]:
-        question = Question(self._event, segments, self._asked)
+        question = BatchQuestion(self._event, segments, self._asked)
         holds = question.unfailed(wanted & condition.ask(question, wanted))
         return holds, sorted(question.errors.items())
 
@@ -526,7 +526,7 @@ Extra = list[tuple[int, Segment]]
 """Segments made of exceptions, each with its parent."""
 
 
-class Leaving(ABC):
+class OutgoingLeaves(ABC):
     """The leaves of one batch."""
 
     def __init__(self, leaves: Leaves) -> None:
@@ -563,13 +563,13 @@ class Leaving(ABC):
         return parents, None if leaves.child_index is None else leaves.child_index[found]
 
 
-def leaving(leaves: Leaves) -> Leaving:
+def leaving(leaves: Leaves) -> OutgoingLeaves:
     """The leaves of a batch, before anything is decided about them."""
-    made = format_of(leaves.segments).choose(_Dicts, _Columns)
+    made = format_of(leaves.segments).choose(_LeavingDicts, _LeavingColumns)
     return made(leaves.segments, leaves)
 
 
-class _Dicts(Leaving):
+class _LeavingDicts(OutgoingLeaves):
     def __init__(self, segments: list[Segment], leaves: Leaves) -> None:
         super().__init__(leaves)
         self._given = self._segments = segments
@@ -599,7 +599,7 @@ class _Dicts(Leaving):
         return segments
 
 
-class _Columns(Leaving):
+class _LeavingColumns(OutgoingLeaves):
     def __init__(self, columns: Columns, leaves: Leaves) -> None:
         super().__init__(leaves)
         self._columns = columns

@@ -57,7 +57,7 @@ def above(frontiers: Mapping[int, int], roots: Numbers) -> Mask:
     return found
 
 
-class _Batch(NamedTuple):
+class _AppliedBatch(NamedTuple):
     """Segments as they came, attempts included."""
 
     roots: Numbers
@@ -77,7 +77,7 @@ class Applied:
     def __init__(self, roots: Numbers | None = None, ids: Numbers | None = None) -> None:
         """With what was recovered, which first attempts may repeat; its attempts do not count."""
         self._runs: list[_Sorted] = []
-        self._recent: list[_Batch] = []
+        self._recent: list[_AppliedBatch] = []
         self._limits: U64 | None = None
         """By partition, the first root from which on no first attempt has been applied before;
         None: all of them."""
@@ -107,9 +107,9 @@ class Applied:
         assert len(roots) == len(ids), "each id has its root"
         last = self._recent[-1] if self._recent else None
         if last is not None and follow((last.roots, roots)) and follow((last.ids, ids)):
-            self._recent[-1] = _Batch(joined((last.roots, roots)), joined((last.ids, ids)))
+            self._recent[-1] = _AppliedBatch(joined((last.roots, roots)), joined((last.ids, ids)))
         else:
-            self._recent.append(_Batch(roots, ids))
+            self._recent.append(_AppliedBatch(roots, ids))
         if any_retried(roots):
             # Another way through the job may be shorter: the first attempt is still to come.
             array = array_of(roots)
@@ -240,9 +240,9 @@ def _keys(roots: U64, ids: U64) -> U64:
     return keys
 
 
-def _batch_of(run: _Sorted) -> _Batch:
+def _batch_of(run: _Sorted) -> _AppliedBatch:
     positions = (run.keys >> _POSITION_SHIFT) & _POSITION_MASK
-    return _Batch((partitions_of(run.keys) << _PARTITION_SHIFT) | positions, run.ids)
+    return _AppliedBatch((partitions_of(run.keys) << _PARTITION_SHIFT) | positions, run.ids)
 
 
 def _sorted(keys: U64, ids: U64) -> _Sorted:
@@ -251,16 +251,18 @@ def _sorted(keys: U64, ids: U64) -> _Sorted:
     return _Sorted(keys[order], ids[order])
 
 
-def _joined(batches: list[_Batch]) -> _Batch:
+def _joined(batches: list[_AppliedBatch]) -> _AppliedBatch:
     if len(batches) == 1:
         return batches[0]
-    return _Batch(joined([each.roots for each in batches]), joined([each.ids for each in batches]))
+    return _AppliedBatch(
+        joined([each.roots for each in batches]), joined([each.ids for each in batches])
+    )
 
 
-def _blocks(batches: list[_Batch]) -> Iterator[_Batch]:
+def _blocks(batches: list[_AppliedBatch]) -> Iterator[_AppliedBatch]:
     """The batches in larger parts, if they are small: one of all would not fit the cache. A run is
     a part by itself."""
-    waiting: list[_Batch] = []
+    waiting: list[_AppliedBatch] = []
     size = 0
     for each in batches:
         if isinstance(each.roots, Run):
@@ -275,15 +277,15 @@ def _blocks(batches: list[_Batch]) -> Iterator[_Batch]:
         yield _joined(waiting)
 
 
-def _from(first_roots: U64, batch: _Batch) -> _Batch:
+def _from(first_roots: U64, batch: _AppliedBatch) -> _AppliedBatch:
     """What does not lie below the frontier of its partition."""
     roots = first_attempts(batch.roots)
     if isinstance(roots, Run):
         first = int(first_roots[min(roots.first >> PARTITION_SHIFT, len(first_roots) - 1)])
         below = min(max(0, first - roots.first), len(roots))
-        return _Batch(batch.roots[below:], batch.ids[below:]) if below else batch
+        return _AppliedBatch(batch.roots[below:], batch.ids[below:]) if below else batch
     keep = roots >= _of_partition(first_roots, roots)
-    return batch if keep.all() else _Batch(taken(batch.roots, keep), taken(batch.ids, keep))
+    return batch if keep.all() else _AppliedBatch(taken(batch.roots, keep), taken(batch.ids, keep))
 
 
 def _above(frontiers: Mapping[int, int], run: _Sorted) -> _Sorted:

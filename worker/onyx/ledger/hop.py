@@ -26,7 +26,7 @@ from onyx.base.runs import NONE, Numbers, array_of, taken
 from onyx.ledger.lineage import U64, Indices, child_ids, mix
 
 
-class Share(NamedTuple):
+class EdgeShare(NamedTuple):
     """What goes along one edge, by where it comes from."""
 
     edge: int
@@ -54,7 +54,7 @@ class Hop(NamedTuple):
 
 def hop(
     ids: Numbers,
-    shares: Sequence[Share],
+    shares: Sequence[EdgeShare],
     emitted: bool,
     withheld: bool = False,
     noted: Sequence[int] = (),
@@ -88,7 +88,7 @@ def hop(
     return Hop(sent, childless, taken(ids, childless))
 
 
-def _are_of(share: Share, count: int) -> bool:
+def _are_of(share: EdgeShare, count: int) -> bool:
     """Whether the parents of a share can be of a batch of so many, by the last, as they rise."""
     parents, index = share.parents, share.child_index
     if parents is None:
@@ -116,7 +116,7 @@ def _filtered(ids: Numbers, parents: Indices | None, emitted: bool) -> Hop:
     return Hop([sent], childless, taken(ids, childless))
 
 
-def _children(count: int, shares: Sequence[Share]) -> Indices:
+def _children(count: int, shares: Sequence[EdgeShare]) -> Indices:
     """How many children each segment of the batch has."""
     children = np.zeros(count, dtype=np.intp)
     for share in shares:
@@ -127,11 +127,11 @@ def _children(count: int, shares: Sequence[Share]) -> Indices:
     return children
 
 
-def _of_parents(ids: Numbers, share: Share) -> Numbers:
+def _of_parents(ids: Numbers, share: EdgeShare) -> Numbers:
     return ids if share.parents is None else taken(ids, share.parents)
 
 
-def _fan_out(ids: U64, shares: Sequence[Share], sole: NDArray[np.bool_], emitted: bool) -> Hop:
+def _fan_out(ids: U64, shares: Sequence[EdgeShare], sole: NDArray[np.bool_], emitted: bool) -> Hop:
     """`sole`: whose only child keeps the id of its parent."""
     values = np.zeros_like(ids) if emitted else ids.copy()
     some_only = bool(sole.any())
@@ -158,7 +158,7 @@ def split_values(ids: Numbers) -> tuple[Numbers, Numbers]:
     return first, mine ^ first
 
 
-def _withheld(ids: Numbers, shares: Sequence[Share]) -> Hop:
+def _withheld(ids: Numbers, shares: Sequence[EdgeShare]) -> Hop:
     if not shares:
         return Hop([], None, ids)
     values = array_of(ids).copy()

@@ -62,7 +62,7 @@ _ONE = np.uint64(1)
 assert 1 << RANGE_SHIFT == RANGE_POSITIONS
 
 
-class Origin(NamedTuple):
+class RootColumns(NamedTuple):
     """What roots are made of, column by column."""
 
     partitions: U64
@@ -95,10 +95,10 @@ def run_of_roots(partition: int, first: int, end: int) -> Run:
     return Run((partition << PARTITION_SHIFT) + first, end - first)
 
 
-def unpack(roots: U64) -> Origin:
+def unpack(roots: U64) -> RootColumns:
     """Partition, attempt and position of each root."""
     attempts = (roots >> _ATTEMPT_SHIFT) & _ATTEMPT_MASK
-    return Origin(partitions_of(roots), attempts, positions_of(roots))
+    return RootColumns(partitions_of(roots), attempts, positions_of(roots))
 
 
 def partitions_of(roots: U64) -> U64:

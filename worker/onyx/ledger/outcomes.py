@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from onyx.ledger.returns import FAILURES_SHOWN_MAX, OUTCOMES, RETRIED, Part
+from onyx.ledger.returns import FAILURES_SHOWN_MAX, OUTCOMES, RETRIED, ReturnPart
 
 _ONE_BYTES = 64
 """What one outcome takes, about, without its text."""
@@ -92,11 +92,11 @@ class Outcomes(msgspec.Struct, frozen=True):
         """A value that can travel."""
         return [*msgspec.structs.astuple(self)[:-1], [list(each) for each in self.failures]]
 
-    def part(self) -> Part:
+    def part(self) -> ReturnPart:
         """The part of a tree that says this."""
         value = self.value
         text = len(self.first_error) + sum(len(each.error) for each in self.failures)
-        return Part(OUTCOMES, value, _ONE_BYTES + text)
+        return ReturnPart(OUTCOMES, value, _ONE_BYTES + text)
 
 
 def plain(outcomes: Outcomes) -> dict[str, Any]:
@@ -109,7 +109,7 @@ NOTHING = Outcomes()
 UNMATCHED_PART = Outcomes(unmatched=1).part()
 
 
-def outcomes_of(part: Part | None) -> Outcomes:
+def outcomes_of(part: ReturnPart | None) -> Outcomes:
     """What a part says; nothing if there is none."""
     if part is None:
         return NOTHING
@@ -123,9 +123,9 @@ def outcomes_of_value(value: Any) -> Outcomes:
     return Outcomes(**fields | {"failures": failures})
 
 
-def retried_part(why: str) -> Part:
+def retried_part(why: str) -> ReturnPart:
     """Why a segment is to be read again, as it travels."""
-    return Part(RETRIED, why, _ONE_BYTES + len(why))
+    return ReturnPart(RETRIED, why, _ONE_BYTES + len(why))
 
 
 def failure_text(outcomes: Outcomes) -> str:

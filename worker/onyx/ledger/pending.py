@@ -36,7 +36,7 @@ is to be sent again.
 
 `none`: it counts as complete, and is counted (`GivingUpWindow`).
 
-Not thread-safe, but for `Holds`; at-most-once has no window.
+Not thread-safe, but for `InFlightRoots`; at-most-once has no window.
 """
 
 from __future__ import annotations
@@ -460,7 +460,7 @@ WAITING_MAX = 256
 """Messages; of a job with more peers that work for long, some of its segments may be read again."""
 
 
-class Holds:
+class InFlightRoots:
     """The holds of one input, windowed task or acker on one peer."""
 
     def __init__(self) -> None:

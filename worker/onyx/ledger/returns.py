@@ -22,7 +22,7 @@ FAILURES_SHOWN_MAX = 100
 """Segments that are named one by one."""
 
 
-class Part(NamedTuple):
+class ReturnPart(NamedTuple):
     """A value of one key so far."""
 
     aggregator: str
@@ -32,25 +32,25 @@ class Part(NamedTuple):
     """Why there is none."""
 
 
-Parts = dict[str, Part]
+Parts = dict[str, ReturnPart]
 """What a tree gives back, by key."""
 Trees = dict[int, Parts]
 """What trees give back, by root."""
 
 
-def part_of(aggregator: str, value: Any, size_bytes: int) -> Part:
+def part_of(aggregator: str, value: Any, size_bytes: int) -> ReturnPart:
     """A value as it was given."""
     if aggregator == "count":
-        return Part(aggregator, 1, 1)
-    return Part(aggregator, [value] if collects(aggregator) else value, size_bytes)
+        return ReturnPart(aggregator, 1, 1)
+    return ReturnPart(aggregator, [value] if collects(aggregator) else value, size_bytes)
 
 
-def no_value(error: str) -> Part:
+def no_value(error: str) -> ReturnPart:
     """In place of a value that there is not."""
-    return Part("last", None, 1, error)
+    return ReturnPart("last", None, 1, error)
 
 
-def without_values(parts: Mapping[str, Part], error: str) -> Parts:
+def without_values(parts: Mapping[str, ReturnPart], error: str) -> Parts:
     """Parts whose values are gone, with the reason; what the engine says of the tree stays."""
     of_engine = (OUTCOMES, RETRIED)
     return {key: part if key in of_engine else no_value(error) for key, part in parts.items()}
@@ -61,31 +61,33 @@ def collects(aggregator: str) -> bool:
     return aggregator == "collect" or ":" in aggregator
 
 
-def add_tree(trees: Trees, root: int, parts: Mapping[str, Part]) -> None:
+def add_tree(trees: Trees, root: int, parts: Mapping[str, ReturnPart]) -> None:
     """Add parts of a tree to what is known of it."""
     put_together(trees.setdefault(root, {}), parts.items())
 
 
-def put_together(into: Parts, parts: Iterable[tuple[str, Part]]) -> None:
+def put_together(into: Parts, parts: Iterable[tuple[str, ReturnPart]]) -> None:
     """Add parts to others of the same tree, or of the same request."""
     for key, part in parts:
         before = into.get(key)
         into[key] = part if before is None else _together(key, before, part)
 
 
-def _together(key: str, one: Part, other: Part) -> Part:
+def _together(key: str, one: ReturnPart, other: ReturnPart) -> ReturnPart:
     if one.error or other.error:
         return one if one.error else other
     aggregator, both_bytes = one.aggregator, one.size_bytes + other.size_bytes
     size_bytes = both_bytes if collects(aggregator) else max(one.size_bytes, other.size_bytes)
     if size_bytes > TREE_BYTES_MAX:
-        return Part(aggregator, None, 0, f"more than {TREE_BYTES_MAX:,} bytes were given back")
+        return ReturnPart(
+            aggregator, None, 0, f"more than {TREE_BYTES_MAX:,} bytes were given back"
+        )
     combine = _COMBINE["collect" if collects(aggregator) else aggregator]
     try:
-        return Part(aggregator, combine(one.value, other.value), size_bytes)
+        return ReturnPart(aggregator, combine(one.value, other.value), size_bytes)
     except Exception as error:
         why = f"{aggregator} of {key} failed: {type(error).__name__}: {error}"
-        return Part(aggregator, None, 0, why)
+        return ReturnPart(aggregator, None, 0, why)
 
 
 def _added(one: Any, other: Any) -> Any:

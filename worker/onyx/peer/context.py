@@ -24,7 +24,7 @@ from onyx.telemetry.recorder import NoRecorder, Recorder, Recording
 from onyx.user_code.resolve import Resolver
 
 
-class Context(msgspec.Struct, frozen=True):
+class ProcessContext(msgspec.Struct, frozen=True):
     """The process of a peer group."""
 
     settings: Settings
@@ -64,7 +64,7 @@ def new_context(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     recorder: Recorder | None = None,
-) -> Context:
+) -> ProcessContext:
     """The process that these belong to.
 
     Args:
@@ -74,7 +74,7 @@ def new_context(
         recorder: the flight recorder of this process, if a supervisor reads it.
     """
     clock = clock or SystemClock()
-    return Context(
+    return ProcessContext(
         settings,
         resolver,
         metrics,

@@ -40,7 +40,7 @@ with an empty name, the readiness of a job."""
 _ALL_TASKS = TaskName("")
 
 
-class Held(msgspec.Struct, frozen=True):
+class Proposals(msgspec.Struct, frozen=True):
     """Proposals of one key."""
 
     version: int
@@ -54,7 +54,7 @@ class Held(msgspec.Struct, frozen=True):
 class Gathering(msgspec.Struct, frozen=True):
     """What a group has heard from some of its peers and has not written."""
 
-    held: Map[Key, Held] = NOTHING
+    held: Map[Key, Proposals] = NOTHING
     complete: tuple[ReadyPeers, ...] = ()
     """Jobs on which all peers of the group are ready, to be written with the next signal."""
     on_its_way: bool = False
@@ -125,10 +125,10 @@ def _add(
     expected = _expected(run, key[1]).intersection(replica.groups_index.get(group, ()))
     held = gathering.held.get(key)
     if held is None or held.version != run.allocation_version:
-        held = Held(run.allocation_version)
+        held = Proposals(run.allocation_version)
     peers, items = held.peers | {peer}, (*held.items, *items)
     left = () if peers.issuperset(expected) else items
-    held = Held(held.version, peers, left)
+    held = Proposals(held.version, peers, left)
     gathering = replace(gathering, held=gathering.held.set(key, held))
     return gathering, () if left else tuple(sorted(set(items)))
 

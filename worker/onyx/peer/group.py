@@ -119,13 +119,13 @@ class Propose(msgspec.Struct, frozen=True):
     command: Command
 
 
-class Answer(msgspec.Struct, frozen=True):
+class GroupAnswer(msgspec.Struct, frozen=True):
     """The answer of this group to a question in the log. Void when it is no member."""
 
     command: Command
 
 
-class Report(msgspec.Struct, frozen=True):
+class ReportLosses(msgspec.Struct, frozen=True):
     """Entries on behalf of the process before this one, which died (`peer/loss_reports`)."""
 
     commands: tuple[Command, ...]
@@ -145,8 +145,8 @@ Event = (
     | AddPeers
     | RemovePeer
     | Propose
-    | Answer
-    | Report
+    | GroupAnswer
+    | ReportLosses
     | Leave
 )
 
@@ -154,7 +154,7 @@ Event = (
 # --- actions ------------------------------------------------------------------------------------
 
 
-class Append(msgspec.Struct, frozen=True):
+class AppendCommands(msgspec.Struct, frozen=True):
     """Enqueue these commands for the log, in order."""
 
     commands: tuple[Command, ...]
@@ -186,11 +186,13 @@ class Restart(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Left(msgspec.Struct, frozen=True):
+class GroupLeft(msgspec.Struct, frozen=True):
     """The group has left the cluster: tasks are stopped, the session may be closed."""
 
 
-Action = Effect | Append | Pause | Resume | StartPauseTimer | StartBackOff | Restart | Left
+Action = (
+    Effect | AppendCommands | Pause | Resume | StartPauseTimer | StartBackOff | Restart | GroupLeft
+)
 """`WatchPulse` and `UnwatchPulse` are idempotent; `WatchPulse` of a dead group reports at once."""
 
 
@@ -240,7 +242,7 @@ def start(group: GroupId, replica: Replica) -> Result:
         replica: the origin from which the log is read on (or the empty replica with the
             cluster's parameters).
     """
-    return GroupState(group, replica), (Append((PrepareJoinCluster(joiner=group),)),)
+    return GroupState(group, replica), (AppendCommands((PrepareJoinCluster(joiner=group),)),)
 
 
 def step(state: GroupState, event: Event) -> Result:
@@ -266,10 +268,10 @@ def step(state: GroupState, event: Event) -> Result:
             return _remove(state, peer)
         case Propose(peer, command):
             return _proposed(state, peer, command)
-        case Answer(command):
+        case GroupAnswer(command):
             may = state.joined and not state.leaving
             return state, _append((command,)) if may else ()
-        case Report(commands):
+        case ReportLosses(commands):
             return _propose(state, commands)
         case Leave():
             return _leave(state)
@@ -434,12 +436,12 @@ def _leave(state: GroupState) -> Result:
 
 
 def _end(state: GroupState, reason: str) -> Result:
-    action = Left() if state.leaving else Restart(reason)
+    action = GroupLeft() if state.leaving else Restart(reason)
     return replace(state, ended=True), (action,)
 
 
 def _append(commands: tuple[Command, ...], parent: Position | None = None) -> tuple[Action, ...]:
-    return (Append(commands, parent),) if commands else ()
+    return (AppendCommands(commands, parent),) if commands else ()
 
 
 # --- the join protocol and departures -----------------------------------------------------------

@@ -23,22 +23,22 @@ from onyx.errors import Fenced, OnyxError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import GroupLog, Origin, Session
 from onyx.peer import group, loss_reports
-from onyx.peer.context import Context
+from onyx.peer.context import ProcessContext
 from onyx.peer.group import (
     Action,
     AddPeers,
-    Append,
+    AppendCommands,
     BackOffElapsed,
     EntryRead,
     Event,
+    GroupLeft,
     Leave,
-    Left,
     OriginRead,
     Pause,
     PauseDue,
     PulseGone,
     RemovePeer,
-    Report,
+    ReportLosses,
     Restart,
     Resume,
     SessionChanged,
@@ -47,7 +47,7 @@ from onyx.peer.group import (
 )
 from onyx.peer.life import Life, new_life
 from onyx.peer.liveness import obstacle
-from onyx.peer.watch.watches import LOOK_INTERVAL_S, Watches
+from onyx.peer.watch.watches import LOOK_INTERVAL_S, GroupWatches
 from onyx.peer.work.workforce import Workforce
 from onyx.replica import canonical
 from onyx.replica.command import Entry
@@ -74,7 +74,7 @@ class Incarnation:
 
     def __init__(
         self,
-        context: Context,
+        context: ProcessContext,
         log: GroupLog,
         transport: Transport,
         replace_peer: Callable[[PeerId], None],
@@ -96,7 +96,7 @@ class Incarnation:
         self._life = new_life(context, log, transport, replace_peer)
         self._feed = LogFeed(self._life)
         self._work = Workforce(self._life, self._replica)
-        self._watches = Watches(self._life, self._work)
+        self._watches = GroupWatches(self._life, self._work)
         self._actions = ActionRunner(self._life, self._work)
 
     # --- from other threads ------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Incarnation:
 
     # --- on the group's thread ---------------------------------------------------------------
 
-    def run(self, peers: Sequence[PeerId]) -> Left | Restart:
+    def run(self, peers: Sequence[PeerId]) -> GroupLeft | Restart:
         """Join with these peers, work until the end of this incarnation, and return how it ended.
 
         Raises:
@@ -146,14 +146,14 @@ class Incarnation:
                 origin.position, self._feed.read, self._life.events.crash
             )
             end = self._actions.carry_out(actions)
-            self.post(Report(loss_reports.pending(self._context.recorder)))
+            self.post(ReportLosses(loss_reports.pending(self._context.recorder)))
             self.add_peers(peers)
             while end is None:
                 self._watches.look(self._replica())
                 event = self._life.events.next(LOOK_INTERVAL_S)
                 if event is not None:
                     end = self._step(event)
-            if isinstance(end, Left) and not self._state.connected:
+            if isinstance(end, GroupLeft) and not self._state.connected:
                 logger.warning(
                     "ZooKeeper is unreachable: leaving without deregistering; the other groups "
                     "reassign the peers when this session has expired"
@@ -180,7 +180,7 @@ class Incarnation:
         assert self._state is not None, "tasks run only after the group has started"
         return self._state.replica
 
-    def _step(self, event: Event) -> Left | Restart | None:
+    def _step(self, event: Event) -> GroupLeft | Restart | None:
         assert self._state is not None
         if isinstance(event, Leave):
             self._end_tasks()
@@ -245,14 +245,14 @@ class ActionRunner:
         self._context = life.context
         self._work = work
 
-    def carry_out(self, actions: Sequence[Action]) -> Left | Restart | None:
+    def carry_out(self, actions: Sequence[Action]) -> GroupLeft | Restart | None:
         """Carry out the actions in order; the one that ends the incarnation, if there is one."""
         for_tasks: list[Effect] = []
         for action in actions:
             match action:
-                case Left() | Restart():
+                case GroupLeft() | Restart():
                     return action
-                case Append(commands, parent):
+                case AppendCommands(commands, parent):
                     self._log.append(commands, parent)
                 case WatchPulse(other):
                     self._log.watch_pulse(other, lambda gone: self._events.post(PulseGone(gone)))

@@ -37,7 +37,7 @@ from onyx.base.seams import Clock
 from onyx.errors import InvariantViolated, describe
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
-from onyx.peer.context import Context
+from onyx.peer.context import ProcessContext
 from onyx.peer.group import Event
 from onyx.peer.group_telemetry import GroupTelemetry
 from onyx.requests.mailboxes import MailboxRegistry
@@ -61,7 +61,7 @@ SAFE_PART = 2 / 3
 class Life(msgspec.Struct, frozen=True):
     """One life of a group, as its parts see it."""
 
-    context: Context
+    context: ProcessContext
     """The process, which has other lives before and after."""
     log: GroupLog
     transport: Transport
@@ -84,7 +84,7 @@ class Life(msgspec.Struct, frozen=True):
 
 
 def new_life(
-    context: Context,
+    context: ProcessContext,
     log: GroupLog,
     transport: Transport,
     replace_peer: Callable[[PeerId], None],

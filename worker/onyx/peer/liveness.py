@@ -44,7 +44,7 @@ _KILLS: OnDemand[type[MemoryKillsCollector]] = OnDemand(
 )
 
 
-class Watched(StrEnum):
+class WatchedThread(StrEnum):
     """Threads that must move."""
 
     GROUP = "the thread of the peer group"
@@ -64,13 +64,13 @@ class Liveness:
     def __init__(self, clock: Clock, stalled_after_s: float) -> None:
         self._clock = clock
         self._stalled_after_s = stalled_after_s
-        self._beats: dict[Watched, float] = {}
+        self._beats: dict[WatchedThread, float] = {}
 
-    def beat(self, thread: Watched) -> None:
+    def beat(self, thread: WatchedThread) -> None:
         """This thread moves; from now on it has to."""
         self._beats[thread] = self._clock.monotonic_s()
 
-    def forget(self, *threads: Watched) -> None:
+    def forget(self, *threads: WatchedThread) -> None:
         """These threads have ended."""
         for thread in threads:
             self._beats.pop(thread, None)
@@ -131,7 +131,7 @@ class GroupHealth(Protocol):
         ...
 
 
-class Endpoint:
+class MetricsEndpoint:
     """Serves `telemetry.metrics_port` until `close`, if there is one.
 
     Args:

@@ -28,10 +28,10 @@ from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.log.zookeeper.dialler import zookeeper_certificates
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
-from onyx.peer.context import Context, new_context
-from onyx.peer.group import GroupState, Left
+from onyx.peer.context import ProcessContext, new_context
+from onyx.peer.group import GroupLeft, GroupState
 from onyx.peer.incarnation import Incarnation
-from onyx.peer.liveness import Endpoint, Watched, obstacle
+from onyx.peer.liveness import MetricsEndpoint, WatchedThread, obstacle
 from onyx.reports.codes import CODE
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
@@ -113,7 +113,7 @@ def open_peer_group(
     resolver = Resolver(settings.modules)
     code = code_hash(settings.modules)
     with ExitStack() as undo:
-        endpoint = Endpoint(settings, metrics, telemetry)
+        endpoint = MetricsEndpoint(settings, metrics, telemetry)
         undo.callback(endpoint.close)
         announced = {**endpoint.site, **(site or {}), **({CODE: code} if code else {})}
         context = new_context(settings, resolver, endpoint.metrics, announced, recorder=recorder)
@@ -124,7 +124,7 @@ def open_peer_group(
             context.clock,
             endpoint.metrics,
             http,
-            lambda: context.liveness.beat(Watched.REQUESTS),
+            lambda: context.liveness.beat(WatchedThread.REQUESTS),
             states,
         )
         undo.pop_all()
@@ -157,11 +157,11 @@ class PeerGroup:
 
     def __init__(
         self,
-        context: Context,
+        context: ProcessContext,
         open_log: LogFactory,
         open_transport: TransportFactory,
         gateway: Gateway | None = None,
-        endpoint: Endpoint | None = None,
+        endpoint: MetricsEndpoint | None = None,
     ) -> None:
         """
         Args:
@@ -317,7 +317,7 @@ class PeerGroup:
         try:
             self._live()
         finally:
-            self._liveness.forget(Watched.REQUESTS)
+            self._liveness.forget(WatchedThread.REQUESTS)
             if self._gateway is not None:
                 self._gateway.close()
             self._context.current_router.loop.close()
@@ -325,7 +325,7 @@ class PeerGroup:
     def _live(self) -> None:
         back_off_s = RESTART_BACK_OFF_S
         while not self._stopping.is_set():
-            self._liveness.forget(Watched.GROUP)  # connecting has time limits of its own
+            self._liveness.forget(WatchedThread.GROUP)  # connecting has time limits of its own
             try:
                 if self._live_once():
                     return
@@ -371,7 +371,7 @@ class PeerGroup:
                 # Also when it ended with an error: the next one refuses a log made anew.
                 self._log_identity = log.identity
                 self._peers = {first: self._new_peer() for first in self._peers}
-        if isinstance(end, Left):
+        if isinstance(end, GroupLeft):
             return True
         logger.warning("incarnation %s ended: %s; starting a new one", log.group, end.reason)
         return False

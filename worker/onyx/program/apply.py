@@ -45,7 +45,7 @@ from onyx.program.batch_work import BatchWork
 from onyx.program.program import Program
 from onyx.telemetry.catalog import WITHOUT_ROW
 
-Made = tuple[Leaves, list[Returned]]
+FunctionResult = tuple[Leaves, list[Returned]]
 """What a function makes of a batch, and gives back for it."""
 
 
@@ -70,7 +70,7 @@ def apply(program: Program, work: BatchWork, examined: bool) -> None:
         program.event["results"] = as_given(work.leaves.segments)
 
 
-def _leaves(program: Program, batch: Batch) -> Made:
+def _leaves(program: Program, batch: Batch) -> FunctionResult:
     """What is made of a batch. Bad records have failed, and the function does not get them."""
     segments = batch.segments
     if not batch.bad:
@@ -80,12 +80,12 @@ def _leaves(program: Program, batch: Batch) -> Made:
     return of_some(leaves, kept, batch.bad), _at(returned, kept)
 
 
-def _made(program: Program, segments: Segments) -> Made:
+def _made(program: Program, segments: Segments) -> FunctionResult:
     fitting, kept, failures = fit(program, segments)
     return _of_kept(_joined(program, fitting), kept, failures)
 
 
-def _joined(program: Program, segments: Segments) -> Made:
+def _joined(program: Program, segments: Segments) -> FunctionResult:
     """What the function makes of segments with what they get from a table."""
     if program.join is None:
         return _returned(program, segments)
@@ -95,7 +95,7 @@ def _joined(program: Program, segments: Segments) -> Made:
     return _of_kept(_returned(program, joined), kept, failures)
 
 
-def _returned(program: Program, segments: Segments) -> Made:
+def _returned(program: Program, segments: Segments) -> FunctionResult:
     fn, params = program.fn, program.event["params"]
     if fn is None:
         return Leaves(segments), []
@@ -107,7 +107,9 @@ def _returned(program: Program, segments: Segments) -> Made:
     return leaves, returned
 
 
-def _of_kept(made: Made, kept: Indices | None, failures: list[SegmentFailure]) -> Made:
+def _of_kept(
+    made: FunctionResult, kept: Indices | None, failures: list[SegmentFailure]
+) -> FunctionResult:
     """What is made of a batch of which only some segments were there to make something of."""
     if kept is None:
         return made

@@ -30,7 +30,7 @@ Where = Callable[[int], str]
 """Names where a segment is, by its index in the batch."""
 
 
-class BadRecords:
+class BadRecordFinder:
     """Finds the bad records of one input task."""
 
     def __init__(self, task: str, plugin: Input, times: SourceTimes | None) -> None:

@@ -17,11 +17,11 @@ from onyx.errors import OnyxError, describe
 from onyx.flow.batch import Batch, Mask, Segment, segment_at
 from onyx.flow.dead_letters import dead_letter
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import Handling, Refused, Routed
+from onyx.flow.routed import FailureHandling, Refused, Routed
 from onyx.flow.segment import SegmentFailure
 from onyx.ledger.lineage import is_final, tries_of
 from onyx.ledger.outcomes import UNMATCHED_PART, FailedSegment, Outcomes, retried_part
-from onyx.ledger.returns import OUTCOMES, RETRIED, Part, Parts, Trees, add_tree, put_together
+from onyx.ledger.returns import OUTCOMES, RETRIED, Parts, ReturnPart, Trees, add_tree, put_together
 from onyx.model.locations import HIDDEN
 from onyx.program.failure import code_line, shown
 from onyx.program.program import Program
@@ -39,7 +39,9 @@ Notes = dict[int, Parts]
 # --- failures -----------------------------------------------------------------------------------
 
 
-def handling_of(program: Program, refused: Refused, batch: Batch, answering: Answering) -> Handling:
+def handling_of(
+    program: Program, refused: Refused, batch: Batch, answering: Answering
+) -> FailureHandling:
     """What is done about the failures of a batch.
 
     Args:
@@ -67,7 +69,7 @@ def handling_of(program: Program, refused: Refused, batch: Batch, answering: Ans
         )
 
     dead_letters_to = program.entry.dead_letter
-    return Handling(dead_letters_to, letter, exhausted, refused, refusal)
+    return FailureHandling(dead_letters_to, letter, exhausted, refused, refusal)
 
 
 def error_line(program: Program, error: Exception) -> str:
@@ -159,7 +161,7 @@ def trees_of(program: Program, roots: Sequence[int], error: Exception, field: _F
     return trees
 
 
-def _outcome(program: Program, error: Exception, field: _Field) -> Part:
+def _outcome(program: Program, error: Exception, field: _Field) -> ReturnPart:
     line = error_line(program, error)
     named = (FailedSegment(program.task, line),) if field == "failed" else ()
     one = Outcomes(**{field: 1}, first_error=f"{program.task}: {line}", failures=named)

@@ -82,7 +82,7 @@ class _OfColumns(Around):
 # --- writing ------------------------------------------------------------------------------------
 
 
-class Writer:
+class PluginWriter:
     """Writes to one plugin: columns as they are where it takes them, else dicts."""
 
     def __init__(self, plugin: Output) -> None:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from onyx.flow.batch import Segments
 from onyx.ledger.outcomes import NOTHING, Outcomes
-from onyx.ledger.returns import Part
+from onyx.ledger.returns import ReturnPart
 
 ID_CHARACTERS_MAX = 256
 SEGMENTS_MAX = 100_000
@@ -238,7 +238,7 @@ class Answer(msgspec.Struct, frozen=True):
     """How many were taken."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """What functions of the job give back, by key."""
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    parts: Mapping[str, ReturnPart] = field(default_factory=dict)
     """What they give back before it is put together, between workers."""
     values_lost: bool = False
     """Whether something that they have given back is not known any more, between workers."""

@@ -14,7 +14,7 @@ from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.segment import SegmentFailure
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import Output, StagingOutput, Token
-from onyx.program.plugin_forms import Writer
+from onyx.program.plugin_forms import PluginWriter
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.spark.middle.frame_types import TYPES, FrameTypes
 from onyx.spark.middle.request import options_of
@@ -33,7 +33,7 @@ class Sinks:
         self._query = query
         self._writer = f"{query.request.attempt}-{writer}-"
         self._how = {each.task: each.how for each in query.plan.outputs}
-        self._outputs: dict[str, tuple[Output, Writer]] = {}
+        self._outputs: dict[str, tuple[Output, PluginWriter]] = {}
         self._spools: dict[str, SpoolWriter] = {}
         self._frames: dict[str, FrameParts] = {}
         self._types: dict[tuple[str, str], FrameTypes] = {}
@@ -88,11 +88,11 @@ class Sinks:
             rows += (report("part", task, each) for each in frames.finish())
         return rows
 
-    def _opened(self, task: str) -> tuple[Output, Writer]:
+    def _opened(self, task: str) -> tuple[Output, PluginWriter]:
         plugin = self._query.plugins.output(task, self._writer)
         if isinstance(plugin, StagingOutput):
             plugin.stage(lambda token, segments: self._tokens.append((task, token)))
-        return plugin, Writer(plugin)
+        return plugin, PluginWriter(plugin)
 
     def _spool(self, task: str) -> SpoolWriter:
         if task not in self._spools:

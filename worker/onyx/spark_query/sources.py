@@ -17,7 +17,7 @@ from onyx.flow.batch import Batch
 from onyx.flow.mixed import Read, part_of_read, pieces_of
 from onyx.plugins.protocol import Cursor, Input
 from onyx.plugins.starting import first_cursor
-from onyx.program.bad_records import BadRecords
+from onyx.program.bad_records import BadRecordFinder
 from onyx.program.event_times import SourceTimes
 from onyx.program.plugin_forms import segments_reader
 from onyx.spark.driver.request import Position
@@ -55,7 +55,7 @@ class Partition:
         assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
         needed = any(each.watermarks != "none" for each in query.plan.exchanges)
         self._times = SourceTimes(entry, query.resolve, query.clock) if assigns and needed else None
-        self._bad = BadRecords(task, plugin, self._times)
+        self._bad = BadRecordFinder(task, plugin, self._times)
         self._clock, self._idle_ms = query.clock, entry.idle_timeout
 
     @property

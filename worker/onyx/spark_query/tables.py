@@ -27,7 +27,7 @@ from onyx.plugins.registry import build_input
 from onyx.spark_query.plugins import Plugins
 from onyx.tables.dealt import DealtTable, deal_table
 from onyx.tables.loading import load_table
-from onyx.tables.shared import Refreshed, Replaceable
+from onyx.tables.shared import RefreshedTable, Replaceable
 
 T = TypeVar("T", bound=Replaceable)
 V = TypeVar("V")
@@ -41,8 +41,8 @@ class QueryTables:
     ) -> None:
         self._job, self._plugins, self._clock = job, plugins, clock
         self._bytes_max, self._buckets = bytes_max, buckets
-        self._whole: dict[str, Refreshed[Table]] = {}
-        self._dealt: dict[tuple[str, str], Refreshed[DealtTable]] = {}
+        self._whole: dict[str, RefreshedTable[Table]] = {}
+        self._dealt: dict[tuple[str, str], RefreshedTable[DealtTable]] = {}
         """By table and by the task that joins it: each groups by keys of its own."""
 
     def tend(self) -> None:
@@ -85,7 +85,7 @@ class QueryTables:
         entry: CatalogEntry,
         load: Callable[[CatalogEntry, Input, int, V], T],
         how: V,
-    ) -> Refreshed[T]:
+    ) -> RefreshedTable[T]:
         """What is loaded like this, and is there."""
 
         def read() -> T:
@@ -94,7 +94,7 @@ class QueryTables:
             return load(entry, build_input(entry.plugin, context), self._bytes_max, how)
 
         refresh_s = None if entry.refresh is None else entry.refresh / 1000
-        made = Refreshed(read, _at_once, self._clock, refresh_s)
+        made = RefreshedTable(read, _at_once, self._clock, refresh_s)
         there = made.loaded()
         assert there, "it is loaded at once"
         return made

@@ -22,7 +22,7 @@ from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.plugins.starting import first_cursor
-from onyx.program.bad_records import BadRecords
+from onyx.program.bad_records import BadRecordFinder
 from onyx.program.plugin_forms import SegmentsReader, segments_reader
 
 ROWS_A_READ = 65_536
@@ -80,7 +80,7 @@ def _kept(
 def reads_of(entry: CatalogEntry, plugin: Input, wanted: Callable[[], bool]) -> Iterator[Columns]:
     """The rows of a table, as they are read. Raises as `load_table`."""
     schema = arrow_schema(entry)
-    bad = BadRecords(entry.name, plugin, None)
+    bad = BadRecordFinder(entry.name, plugin, None)
     for partition in plugin.partitions():
         cursor = first_cursor(plugin, partition)
         if cursor is None:

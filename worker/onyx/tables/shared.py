@@ -47,7 +47,7 @@ class Replaceable(Protocol):
 T = TypeVar("T", bound=Replaceable)
 
 
-class Refreshed(Generic[T]):
+class RefreshedTable(Generic[T]):
     """One table. Any thread may call."""
 
     def __init__(
@@ -123,11 +123,11 @@ class TableId(NamedTuple):
     """Whose part it is; None: the whole table."""
 
 
-class SharedTable(Refreshed[Table]):
+class SharedTable(RefreshedTable[Table]):
     """One table of one job in this process. Any thread may call."""
 
     def __init__(self, load: Load, run: Run, clock: Clock, refresh_s: float | None) -> None:
-        """`load`: its function says whether a task still waits. Others as of `Refreshed`."""
+        """`load`: its function says whether a task still waits. Others as of `RefreshedTable`."""
         super().__init__(lambda: load(self._is_wanted), run, clock, refresh_s)
         self._asked: AskedTable | None = None
         self.users = 0

@@ -1,5 +1,6 @@
 """What differs between guarantees, in one module: jobs whose segments are accounted for, which is
-`Delivery` itself, jobs under at-most-once (`AtMostOnce`), and those with both (`Mixed`).
+`DeliveryPolicy` itself, jobs under at-most-once (`AtMostOnce`), and those with both
+(`MixedDelivery`).
 
 Everything else in `task/` is the same for all: where segments are accounted for, batches have
 roots and ids, and code that meets a batch without them has nothing to account for. Asking for the
@@ -59,7 +60,7 @@ _READ = (Phase.AFTER_READ_BATCH, Phase.APPLY_FN)
 _APPLIED = (Phase.AFTER_APPLY_FN, Phase.ROUTE, Phase.ASSIGN_WINDOWS, Phase.SEND)
 
 
-class Delivery:
+class DeliveryPolicy:
     """The delivery of one task on one peer, under at-least-once and exactly-once: acks account for
     segments, and what is lost is replayed."""
 
@@ -119,7 +120,7 @@ class Delivery:
         return exhausted
 
 
-class AtMostOnce(Delivery):
+class AtMostOnce(DeliveryPolicy):
     """Segments without roots."""
 
     durable = False
@@ -187,7 +188,7 @@ class AtMostOnce(Delivery):
         return ends.all_arrived()
 
 
-class Mixed(AtMostOnce):
+class MixedDelivery(AtMostOnce):
     """Segments with roots and without."""
 
     durable = True
@@ -209,11 +210,11 @@ class Mixed(AtMostOnce):
         return ends.complete
 
 
-def delivery_of(job: Job, entry: CatalogEntry) -> Delivery:
+def delivery_of(job: Job, entry: CatalogEntry) -> DeliveryPolicy:
     """The delivery of a task of a job."""
     if job.guarantee == "at-most-once":
         return AtMostOnce()
-    return Mixed(entry) if job.loses_track else Delivery()
+    return MixedDelivery(entry) if job.loses_track else DeliveryPolicy()
 
 
 # --- the end of input ---------------------------------------------------------------------------

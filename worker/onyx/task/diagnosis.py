@@ -16,7 +16,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.rolling import ROLL_LIMITS
 from onyx.program.phases import Phase
 from onyx.reports.stalls import Reason
-from onyx.task.table import LOOP_STARTS, Kind
+from onyx.task.table import LOOP_STARTS, TaskKind
 
 ROLL_OPTION = "rollSeconds"
 _OF_PARTS = ("files", "spark")
@@ -28,7 +28,7 @@ BUSY_S = 1.0
 class Facts(msgspec.Struct, frozen=True):
     """What is seen of one task on one peer at a moment."""
 
-    kind: Kind
+    kind: TaskKind
     phase: Phase
     maker: str = ""
     """Its function or plugin."""
@@ -154,7 +154,7 @@ _ROWS: tuple[Row, ...] = (
     (Reason.LOADING, lambda f: f.phase in (Phase.BUILD, Phase.RECOVER) and bool(f.tables),
      lambda f: f"reads the tables that it looks up: {f.tables}"),
     (Reason.PEERS, lambda f: f.phase is Phase.AWAIT_READY, _not_ready),
-    (Reason.RECOVERING, lambda f: f.phase in EARLY and f.kind is Kind.INPUT,
+    (Reason.RECOVERING, lambda f: f.phase in EARLY and f.kind is TaskKind.INPUT,
      lambda _: "waits for the list of partitions, or for how far they were read"),
     (Reason.RECOVERING, lambda f: f.phase in EARLY, lambda _: "takes over the task's state"),
     (Reason.RECOVERING, lambda f: f.phase is Phase.TAKE_OVER,
@@ -228,9 +228,9 @@ def _busy(facts: Facts) -> tuple[Reason, str]:
     if phase in _BUSY_IN:
         reason, why = _BUSY_IN[phase]
         return reason, why.format(maker=facts.maker)
-    if phase is Phase.ROUTE and facts.kind is not Kind.OUTPUT:
+    if phase is Phase.ROUTE and facts.kind is not TaskKind.OUTPUT:
         return Reason.CONDITION, "a flow condition, or what groups segments, is running"
-    if facts.kind is Kind.FUNCTION:
+    if facts.kind is TaskKind.FUNCTION:
         return Reason.FUNCTION, f"code of the task is running in phase {phase.value}"
     return Reason.PLUGIN, f"plugin {facts.maker} is {_DOING.get(phase, 'running')}"
 

@@ -23,17 +23,17 @@ from onyx.task.questions import answer_lookup
 from onyx.task.services import Services
 from onyx.task.source.source import complete_trees
 from onyx.task.stateful import upkeep
-from onyx.task.table import TABLES, Answer, Kind
+from onyx.task.table import TABLES, Answer, TaskKind
 from onyx.task.task import (
     BatchTask,
     Behaviour,
-    Completions,
+    CompletedTrees,
     Message,
-    Query,
     Ready,
-    Returns,
+    ReturnedValues,
     Rewire,
     Seal,
+    StateQuestion,
     Task,
 )
 from onyx.telemetry.catalog import SOURCE_OFFSET
@@ -47,17 +47,17 @@ _NEW_DRIVER = OnDemand("onyx.task.driver.behaviour:new_driver")
 GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
 """Reasons for which a peer stops while its job goes on, now or later."""
 
-_INPUT = Kind.INPUT
+_INPUT = TaskKind.INPUT
 
 
-def kind_of(replica: Replica, job: JobId, task: TaskName) -> Kind:
+def kind_of(replica: Replica, job: JobId, task: TaskName) -> TaskKind:
     """What a task does at its end of the workflow of a job that runs."""
     spec = replica.spec(job).by_name[task]
     if spec.input and spec.output:
-        return Kind.STAGE if spec.fed_by else Kind.DRIVER
+        return TaskKind.STAGE if spec.fed_by else TaskKind.DRIVER
     if spec.input:
-        return Kind.INPUT
-    return Kind.OUTPUT if spec.output else Kind.FUNCTION
+        return TaskKind.INPUT
+    return TaskKind.OUTPUT if spec.output else TaskKind.FUNCTION
 
 
 def new_task(
@@ -65,7 +65,7 @@ def new_task(
     peer: PeerId,
     job: JobId,
     task: TaskName,
-    kind: Kind,
+    kind: TaskKind,
     wake: Wake,
 ) -> Task:
     """A task that is yet to load its job.
@@ -73,7 +73,7 @@ def new_task(
     Args:
         wake: steps the task soon; from any thread.
     """
-    if kind is Kind.DRIVER:
+    if kind is TaskKind.DRIVER:
         return _NEW_DRIVER.load()(services, peer, job, task, wake)
     return BatchTask(BATCHES, services, peer, job, task, kind, wake)
 
@@ -105,7 +105,7 @@ RUN: dict[Phase, Callable[[BatchTask], Answer]] = {
 }
 
 assert RUN.keys() == {
-    row.phase for kind in Kind if kind is not Kind.DRIVER for row in TABLES[kind]
+    row.phase for kind in TaskKind if kind is not TaskKind.DRIVER for row in TABLES[kind]
 }, "every phase of the tables has a function"
 
 
@@ -134,16 +134,16 @@ def _receive(task: BatchTask, message: Message) -> None:
             task.allocation.ready = True
         case Seal():
             task.sealing.wanted = True
-        case Query():
+        case StateQuestion():
             questions.answer(task, message)
         case LookUp():
             answer_lookup(task, message)
         case Found() if task.wired and task.allocation.wiring.version == message.version:
             assert task.allocation.lookups is not None, "only who asks is answered"
             task.allocation.lookups.receive(message)
-        case Completions() if task.wired and task.allocation.wiring.version == message.version:
+        case CompletedTrees() if task.wired and task.allocation.wiring.version == message.version:
             _complete(task, message)
-        case Returns() if task.wired and task.allocation.wiring.version == message.version:
+        case ReturnedValues() if task.wired and task.allocation.wiring.version == message.version:
             if task.runtime.source is not None:
                 task.runtime.source.returned(message.trees)
             else:
@@ -152,7 +152,7 @@ def _receive(task: BatchTask, message: Message) -> None:
             pass  # of another version, or before the first wiring: it means nothing here
 
 
-def _complete(task: BatchTask, message: Completions) -> None:
+def _complete(task: BatchTask, message: CompletedTrees) -> None:
     """Trees that this task began are complete, or are to be replayed."""
     runtime, allocation = task.runtime, task.allocation
     if not message.retries_max and allocation.ends.take_completion(message.roots):

@@ -23,8 +23,8 @@ from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.replica.commands.kill_job import KillJob
 from onyx.replica.commands.restart_task import RestartTask
-from onyx.task.parts import Assignment, Restart, Status, is_allocated
-from onyx.task.table import ADVANCED, DONE, LOOP_END, WAITING, WAITING_PHASES, Answer, Progress
+from onyx.task.parts import Assignment, PlannedRestart, TaskStatus, is_allocated
+from onyx.task.table import ADVANCED, DONE, LOOP_END, WAITING, WAITING_PHASES, Answer, StepOutcome
 from onyx.task.task import Stop, Task
 from onyx.telemetry.catalog import ERRORS
 
@@ -50,7 +50,7 @@ not declared dead, and begins anew by itself."""
 WAITING_LOGGED_EVERY_S = 30.0
 
 
-def advance(task: Task) -> Progress:
+def advance(task: Task) -> StepOutcome:
     """Step until the task waits, ends, or is through with the whole batches that wait for it."""
     clock = task.assignment.clock
     task.status.step_since_s = now_s = clock.monotonic_s()
@@ -66,7 +66,7 @@ def advance(task: Task) -> Progress:
     return progress
 
 
-def _through_one(task: Task) -> Progress:
+def _through_one(task: Task) -> StepOutcome:
     """Step until the task waits, ends, or is through with a batch."""
     progress = step(task)
     if progress is not ADVANCED:
@@ -77,7 +77,7 @@ def _through_one(task: Task) -> Progress:
     return ADVANCED
 
 
-def step(task: Task) -> Progress:
+def step(task: Task) -> StepOutcome:
     """Do one phase of a task."""
     if task.mail:
         _read_mail(task)
@@ -156,7 +156,7 @@ def _failure_of(task: Task, error: Exception) -> Failure:
     return Failure(task.phase.value, error, blamed(f"plugin {plugin}", error) if by_plugin else "")
 
 
-def _await_new_version(task: Task, since_s: float) -> Progress:
+def _await_new_version(task: Task, since_s: float) -> StepOutcome:
     """What was begun is lost to this task. Nothing of it was acknowledged, so it is replayed to
     whoever comes next: after a new allocation, for which a new peer is enough."""
     now_s = task.assignment.clock.monotonic_s()
@@ -206,7 +206,7 @@ def _decide(task: Task, failure: Failure) -> None:
 # --- restarts -----------------------------------------------------------------------------------
 
 
-def plan_restart(assignment: Assignment, status: Status, failure: Failure) -> Failure | None:
+def plan_restart(assignment: Assignment, status: TaskStatus, failure: Failure) -> Failure | None:
     """Plan the restart of a task's peer; the failure for which the job is killed instead when it
     was restarted too often."""
     settings = assignment.services.settings.task
@@ -223,7 +223,7 @@ def plan_restart(assignment: Assignment, status: Status, failure: Failure) -> Fa
         return Failure(failure.phase, failure.error, detail, failure.segments, failure.segment)
     first_s, most_s = settings.retry_start_interval_s, settings.retry_start_interval_max_s
     wait_s = min(first_s * 2**count, most_s)
-    status.restart = Restart(now_s + wait_s, afresh)
+    status.restart = PlannedRestart(now_s + wait_s, afresh)
     logger.warning(
         "job %s, task %s: restart %d of at most %d in %g s, after %s: %s",
         assignment.job_id,
@@ -237,7 +237,7 @@ def plan_restart(assignment: Assignment, status: Status, failure: Failure) -> Fa
     return None
 
 
-def restart_if_due(assignment: Assignment, status: Status) -> None:
+def restart_if_due(assignment: Assignment, status: TaskStatus) -> None:
     """Restart the peer when it has waited long enough."""
     restart = status.restart
     if restart is None or assignment.clock.monotonic_s() < restart.due_s:

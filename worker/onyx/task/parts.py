@@ -5,7 +5,7 @@
   on; whole once the plugin is built.
 * `Allocation`: connections and state. One allocation version of the job.
 * `Work`: one batch on its way through the phases.
-* `Status`: how the task gets on. Written by its own thread only, read by others as well.
+* `TaskStatus`: how the task gets on. Written by its own thread only, read by others as well.
 
 Data, and what follows from it alone: phases decide. A function takes the parts that it uses, so
 that its signature says what it can touch. Handing the whole task to every function was rejected:
@@ -55,13 +55,13 @@ from onyx.task.channels.event_time import EventTime
 from onyx.task.channels.lookups import Lookups
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Site, Wiring
-from onyx.task.delivery import Delivery, EndOfInput
+from onyx.task.delivery import DeliveryPolicy, EndOfInput
 from onyx.task.services import Services
-from onyx.task.sink.exactly_once import Committing
+from onyx.task.sink.exactly_once import OutputCommits
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.state.keeper import StateKeeper
-from onyx.task.table import ADVANCED, Answer, Kind
+from onyx.task.table import ADVANCED, Answer, TaskKind
 from onyx.telemetry.catalog import (
     SPARK_STAGE_BYTES_READ,
     SPARK_STAGE_BYTES_WRITTEN,
@@ -89,12 +89,12 @@ class Assignment(msgspec.Struct, frozen=True):
     peer: PeerId
     job_id: JobId
     task: TaskName
-    kind: Kind
+    kind: TaskKind
     wake: Callable[[], None]
     """Step the task soon; from any thread."""
     wanted: Callable[[], bool]
     """False as soon as a Stop was posted, though the task may not have read it yet."""
-    background: Background
+    background: PolledWork
     latest_run: LatestRun
 
     @property
@@ -118,12 +118,12 @@ def assign(
     peer: PeerId,
     job_id: JobId,
     task: TaskName,
-    kind: Kind,
+    kind: TaskKind,
     wake: Callable[[], None],
     wanted: Callable[[], bool],
 ) -> Assignment:
     """An assignment that a peer has got."""
-    background, latest = Background(services.background, wake), LatestRun(services.replica, job_id)
+    background, latest = PolledWork(services.background, wake), LatestRun(services.replica, job_id)
     return Assignment(services, peer, job_id, task, kind, wake, wanted, background, latest)
 
 
@@ -148,7 +148,7 @@ class LatestRun:
         return self._run
 
 
-class Background:
+class PolledWork:
     """Work off the task's thread: each piece is started once, by its name, and polled."""
 
     def __init__(
@@ -192,7 +192,7 @@ def load(assignment: Assignment) -> Job | None:
     return assignment.background.poll("job", read)
 
 
-class Assigned(msgspec.Struct, frozen=True):
+class PartOfAssignment(msgspec.Struct, frozen=True):
     """What follows from the `assignment` of a task, for the values that have one."""
 
     assignment: Assignment
@@ -264,7 +264,7 @@ def signal_ready(assignment: Assignment, version: AllocationVersion) -> Answer:
     return ADVANCED
 
 
-def note_ready(assignment: Assignment, status: Status) -> None:
+def note_ready(assignment: Assignment, status: TaskStatus) -> None:
     """All peers of the job are ready: from now on the task works."""
     if status.ready_since_s is None:
         status.ready_since_s = assignment.clock.monotonic_s()
@@ -273,7 +273,7 @@ def note_ready(assignment: Assignment, status: Status) -> None:
 # --- what it runs -------------------------------------------------------------------------------
 
 
-class Followed(msgspec.Struct):
+class FollowedOptions(msgspec.Struct):
     """The values that a task works with, and by what it found its part of a limit."""
 
     manifest: Job
@@ -402,14 +402,14 @@ def count_stage_run(
         metrics.add(SPARK_STAGE_FAILURES)
 
 
-class Runtime(Assigned, frozen=True):
+class Runtime(PartOfAssignment, frozen=True):
     """A task as a peer runs it."""
 
     program: Program
-    delivery: Delivery
+    delivery: DeliveryPolicy
     sizing: BatchSizing
     """How many segments a batch may have."""
-    followed: Followed
+    followed: FollowedOptions
     source: Source | None = None
     sink: Sink | None = None
     tables: TaskTables | None = None
@@ -460,7 +460,7 @@ class Allocation(msgspec.Struct):
     """In a job with loops, when outputs are asked again to make durable what they hold."""
     flush_wanted: bool = False
     """The plugin of an output is to make durable what it holds."""
-    committing: Committing | None = None
+    committing: OutputCommits | None = None
     """The commits of an exactly-once output."""
     keeper: StateKeeper | None = None
     """The state of a windowed task, once it is recovered."""
@@ -533,7 +533,7 @@ def new_work(clock: Clock) -> Work:
 # --- how it gets on -----------------------------------------------------------------------------
 
 
-class Restart(msgspec.Struct, frozen=True):
+class PlannedRestart(msgspec.Struct, frozen=True):
     """The peer of a failed task is to be replaced."""
 
     due_s: float
@@ -541,13 +541,13 @@ class Restart(msgspec.Struct, frozen=True):
     """Restarts before this one do not count."""
 
 
-class Status(msgspec.Struct):
+class TaskStatus(msgspec.Struct):
     """How a task gets on. All times are monotonic, in seconds."""
 
     started: bool = False
     """Whether before_task_start was called, so that after_task_stop is due."""
     failed: bool = False
-    restart: Restart | None = None
+    restart: PlannedRestart | None = None
     """What a failed task waits for."""
     ready_since_s: float | None = None
     """When it first began to work."""

@@ -23,7 +23,7 @@ from onyx.keystate.groups import group_value
 from onyx.keystate.selection import Selection, are_more
 from onyx.tables.shared import SharedTable
 from onyx.task.state.keeper import StateKeeper
-from onyx.task.task import BatchTask, Query
+from onyx.task.task import BatchTask, StateQuestion
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Found, LookUp
 from onyx.transport.state_queries import ANSWER_BYTES_MAX, TABLE, StateAnswer, StateQuery
@@ -40,7 +40,7 @@ STATE_BYTES_MAX = 2_097_152
 # --- of clients ---------------------------------------------------------------------------------
 
 
-def answer(task: BatchTask, message: Query) -> None:
+def answer(task: BatchTask, message: StateQuestion) -> None:
     """Answer, unless the caller waits no more. What is wrong is raised in the caller."""
     future, query = message.answer, message.query
     if not future.set_running_or_notify_cancel():

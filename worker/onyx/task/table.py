@@ -19,7 +19,7 @@ import msgspec
 from onyx.program.phases import Phase
 
 
-class Progress(enum.Enum):
+class StepOutcome(enum.Enum):
     """What a step came to."""
 
     ADVANCED = "advanced"
@@ -30,12 +30,12 @@ class Progress(enum.Enum):
     """The task has ended; it must not be stepped again."""
 
 
-ADVANCED, WAITING, DONE = Progress
+ADVANCED, WAITING, DONE = StepOutcome
 """The members of Progress as names of the module, for what runs with every batch: to look a member
 up in its class takes Python 3.11 as long as ten comparisons."""
 
 
-class Kind(enum.StrEnum):
+class TaskKind(enum.StrEnum):
     """What a task does at its end of the workflow."""
 
     INPUT = "input"
@@ -47,12 +47,12 @@ class Kind(enum.StrEnum):
     """The kind of a job that Spark runs: input and output at once, and the only task there is."""
 
 
-Answer = Progress | Phase
+Answer = StepOutcome | Phase
 """What a phase answers: ADVANCED goes on with its successor in the table, WAITING is stepped again,
 and a phase named goes on there."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class PhaseRow(msgspec.Struct, frozen=True):
     """One row of a table."""
 
     phase: Phase
@@ -60,51 +60,55 @@ class Row(msgspec.Struct, frozen=True):
     """Whether the phase may answer WAITING."""
 
 
-Table = tuple[Row, ...]
+Table = tuple[PhaseRow, ...]
 
 _WIRED: Table = (
-    Row(Phase.WIRE),
-    Row(Phase.RECOVER, waits=True),
-    Row(Phase.SIGNAL_READY),
-    Row(Phase.AWAIT_READY, waits=True),
+    PhaseRow(Phase.WIRE),
+    PhaseRow(Phase.RECOVER, waits=True),
+    PhaseRow(Phase.SIGNAL_READY),
+    PhaseRow(Phase.AWAIT_READY, waits=True),
 )
 """What every peer of a job passes through with each allocation version."""
 _BEGUN: Table = (
-    Row(Phase.LOAD_JOB, waits=True),
-    Row(Phase.START_TASK, waits=True),
-    Row(Phase.BUILD),
-    Row(Phase.BEFORE_TASK),
+    PhaseRow(Phase.LOAD_JOB, waits=True),
+    PhaseRow(Phase.START_TASK, waits=True),
+    PhaseRow(Phase.BUILD),
+    PhaseRow(Phase.BEFORE_TASK),
     *_WIRED,
 )
 _READ: Table = (
-    Row(Phase.BEFORE_BATCH),
-    Row(Phase.READ_BATCH, waits=True),
-    Row(Phase.AFTER_READ_BATCH),
+    PhaseRow(Phase.BEFORE_BATCH),
+    PhaseRow(Phase.READ_BATCH, waits=True),
+    PhaseRow(Phase.AFTER_READ_BATCH),
 )
-_LOOKED_UP: Table = (Row(Phase.LOOK_UP, waits=True),)
+_LOOKED_UP: Table = (PhaseRow(Phase.LOOK_UP, waits=True),)
 _APPLIED: Table = (
-    Row(Phase.APPLY_FN),
-    Row(Phase.AFTER_APPLY_FN),
-    Row(Phase.ROUTE),
+    PhaseRow(Phase.APPLY_FN),
+    PhaseRow(Phase.AFTER_APPLY_FN),
+    PhaseRow(Phase.ROUTE),
 )
-_WRITTEN: Table = (Row(Phase.SEND), Row(Phase.WRITE_BATCH, waits=True), Row(Phase.AFTER_BATCH))
-_RESUMED: Table = (Row(Phase.RESUME, waits=True),)
-_ASSIGNED: Table = (Row(Phase.ASSIGN_WINDOWS, waits=True),)
-_SEALED: Table = (Row(Phase.SEAL, waits=True),)
+_WRITTEN: Table = (
+    PhaseRow(Phase.SEND),
+    PhaseRow(Phase.WRITE_BATCH, waits=True),
+    PhaseRow(Phase.AFTER_BATCH),
+)
+_RESUMED: Table = (PhaseRow(Phase.RESUME, waits=True),)
+_ASSIGNED: Table = (PhaseRow(Phase.ASSIGN_WINDOWS, waits=True),)
+_SEALED: Table = (PhaseRow(Phase.SEAL, waits=True),)
 
-TABLES: Mapping[Kind, Table] = MappingProxyType(
+TABLES: Mapping[TaskKind, Table] = MappingProxyType(
     {
-        Kind.INPUT: _BEGUN + _RESUMED + _READ + _APPLIED + _WRITTEN,
-        Kind.FUNCTION: _BEGUN + _READ + _LOOKED_UP + _APPLIED + _ASSIGNED + _WRITTEN,
-        Kind.OUTPUT: _BEGUN + _READ + _APPLIED + _ASSIGNED + _WRITTEN + _SEALED,
-        Kind.STAGE: _BEGUN + _RESUMED + _READ + _APPLIED + _WRITTEN + _SEALED,
-        Kind.DRIVER: (
-            Row(Phase.LOAD_JOB, waits=True),
+        TaskKind.INPUT: _BEGUN + _RESUMED + _READ + _APPLIED + _WRITTEN,
+        TaskKind.FUNCTION: _BEGUN + _READ + _LOOKED_UP + _APPLIED + _ASSIGNED + _WRITTEN,
+        TaskKind.OUTPUT: _BEGUN + _READ + _APPLIED + _ASSIGNED + _WRITTEN + _SEALED,
+        TaskKind.STAGE: _BEGUN + _RESUMED + _READ + _APPLIED + _WRITTEN + _SEALED,
+        TaskKind.DRIVER: (
+            PhaseRow(Phase.LOAD_JOB, waits=True),
             *_WIRED,
-            Row(Phase.TAKE_OVER, waits=True),
-            Row(Phase.RUN_QUERY, waits=True),
-            Row(Phase.PUBLISH, waits=True),
-            Row(Phase.COMPLETE, waits=True),
+            PhaseRow(Phase.TAKE_OVER, waits=True),
+            PhaseRow(Phase.RUN_QUERY, waits=True),
+            PhaseRow(Phase.PUBLISH, waits=True),
+            PhaseRow(Phase.COMPLETE, waits=True),
         ),
     }
 )
@@ -119,7 +123,7 @@ Successors = Mapping[Phase, Phase]
 
 
 @cache
-def successors(kind: Kind, skipped: frozenset[Phase] = frozenset()) -> Successors:
+def successors(kind: TaskKind, skipped: frozenset[Phase] = frozenset()) -> Successors:
     """For each phase of this kind of task the one that follows. The loop closes after AFTER_BATCH,
     so its successor is where a batch begins.
 

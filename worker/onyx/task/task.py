@@ -23,9 +23,9 @@ from onyx.model.job import Job
 from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
-from onyx.task.parts import Allocation, Runtime, Sealing, Status, assign, new_work
+from onyx.task.parts import Allocation, Runtime, Sealing, TaskStatus, assign, new_work
 from onyx.task.services import Services
-from onyx.task.table import Answer, Kind, successors
+from onyx.task.table import Answer, TaskKind, successors
 from onyx.task.user_code import UserCode
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.lookups import Found, LookUp
@@ -56,7 +56,7 @@ class Stop(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Completions(msgspec.Struct, frozen=True):
+class CompletedTrees(msgspec.Struct, frozen=True):
     """Trees of this input peer that are complete (`retries_max` 0), or that a flow condition asks
     to be read again, at most so many times."""
 
@@ -65,21 +65,23 @@ class Completions(msgspec.Struct, frozen=True):
     retries_max: int
 
 
-class Returns(msgspec.Struct, frozen=True):
+class ReturnedValues(msgspec.Struct, frozen=True):
     """What functions give back for trees of this input peer, before their completions."""
 
     version: AllocationVersion
     trees: Trees
 
 
-class Query(msgspec.Struct, frozen=True):
+class StateQuestion(msgspec.Struct, frozen=True):
     """A client asks for the state of a window and waits for the answer."""
 
     query: StateQuery
     answer: Future[StateAnswer]
 
 
-Message = Rewire | Ready | Seal | Stop | Completions | Returns | Query | LookUp | Found
+Message = (
+    Rewire | Ready | Seal | Stop | CompletedTrees | ReturnedValues | StateQuestion | LookUp | Found
+)
 
 
 # --- tasks --------------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class Task:
         peer: PeerId,
         job: JobId,
         task: TaskName,
-        kind: Kind,
+        kind: TaskKind,
         wake: Callable[[], None],
     ) -> None:
         self.assignment = assign(services, peer, job, task, kind, wake, lambda: self.wanted)
@@ -125,7 +127,7 @@ class Task:
         """Where it reports what it does, once its job is loaded."""
         self.work = new_work(services.clock)
         """The batch that it works on; a task without batches never has one."""
-        self.status = Status()
+        self.status = TaskStatus()
         self.sealing = Sealing()
         self.user_code = UserCode(services.recorder.slot(job, task))
         self.mail: deque[Message] = deque()
@@ -150,7 +152,7 @@ class Task:
         return self.assignment.task
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TaskKind:
         """Whether it reads, applies a function only, or writes."""
         return self.assignment.kind
 

@@ -40,7 +40,11 @@ class Grouping:
     def __init__(self, getter: KeyGetter, entry: CatalogEntry) -> None:
         self._getter = getter
         self._entry = entry
-        self._memos: dict[type, _Memo] = {str: _Memo(), int: _Memo(), float: _Memo()}
+        self._memos: dict[type, _HashMemo] = {
+            str: _HashMemo(),
+            int: _HashMemo(),
+            float: _HashMemo(),
+        }
         self._remembered = Remembered(key_hash)
 
     def hashes_of(self, segments: Segments) -> U64:
@@ -104,7 +108,7 @@ class Grouping:
         return slots_of_shards(self.hashes_of(segments), n)
 
 
-class _Memo(dict[Any, int]):
+class _HashMemo(dict[Any, int]):
     """The hashes of keys of one exact type: `True` would find what `1` has left."""
 
     def __missing__(self, key: Any) -> int:

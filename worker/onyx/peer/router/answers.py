@@ -18,7 +18,7 @@ from onyx.base.seams import Clock
 from onyx.errors import OnyxError, contained
 from onyx.functions.returning import LOST
 from onyx.ledger.outcomes import NOTHING, failure_text
-from onyx.ledger.returns import Part, Parts, put_together
+from onyx.ledger.returns import Parts, ReturnPart, put_together
 from onyx.requests.request import Answer, Status
 
 LOOK_INTERVAL_S = 0.2
@@ -114,7 +114,7 @@ def together(answers: list[Answer]) -> Answer:
     )
 
 
-def needs_user_code(parts: Mapping[str, Part]) -> bool:
+def needs_user_code(parts: Mapping[str, ReturnPart]) -> bool:
     """Whether a function of the user's puts values together."""
     return any(":" in part.aggregator for part in parts.values())
 
@@ -144,5 +144,5 @@ def with_values(answer: Answer, keys: Iterable[str], resolve: Resolve) -> Answer
     return replace(answer, values=values, parts={}, errors=errors)
 
 
-def _value(part: Part, resolve: Resolve) -> Any:
+def _value(part: ReturnPart, resolve: Resolve) -> Any:
     return resolve(part.aggregator)(part.value) if ":" in part.aggregator else part.value

@@ -24,7 +24,7 @@ from onyx.telemetry.interface import GroupMetrics
 logger = logging.getLogger("onyx.peer")
 
 
-class Collecting:
+class GarbageCollection:
     """The collection of garbage of one incarnation. Used by the group's thread."""
 
     def __init__(self, services: TaskServices, group: GroupId, metrics: GroupMetrics) -> None:

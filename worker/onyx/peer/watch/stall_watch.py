@@ -35,7 +35,7 @@ from onyx.replica.state import Replica
 from onyx.reports.stalls import SLOW, Reason, Stall, instant
 from onyx.task import diagnosis
 from onyx.task.diagnosis import EARLY, Facts, diagnose, is_alone
-from onyx.task.parts import Allocation, Runtime, Status, Work
+from onyx.task.parts import Allocation, Runtime, TaskStatus, Work
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.task import BatchTask, Task
@@ -390,7 +390,7 @@ def _suspects(work: Work) -> int:
     return int(work.alone) + min(len(work.pieces.waiting), work.pieces.suspects)
 
 
-def _restarts(status: Status) -> str:
+def _restarts(status: TaskStatus) -> str:
     if status.superseded_s is not None:
         return "another peer owns what it began; a new peer replaces this one"
     if status.restart is not None:

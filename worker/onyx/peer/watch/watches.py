@@ -7,9 +7,9 @@ that jobs run with, garbage in the log. On the thread of the group.
 from __future__ import annotations
 
 from onyx.peer.life import Life
-from onyx.peer.liveness import Watched
+from onyx.peer.liveness import WatchedThread
 from onyx.peer.watch.code_watch import CodeWatch
-from onyx.peer.watch.collecting import Collecting
+from onyx.peer.watch.collecting import GarbageCollection
 from onyx.peer.watch.outcome_reports import OutcomeReports
 from onyx.peer.watch.stall_watch import StallReports, StallWatch
 from onyx.peer.work.workforce import Workforce
@@ -18,7 +18,7 @@ from onyx.replica.state import Replica
 LOOK_INTERVAL_S = 1.0
 
 
-class Watches:
+class GroupWatches:
     """The watches of one incarnation."""
 
     def __init__(self, life: Life, work: Workforce) -> None:
@@ -32,16 +32,16 @@ class Watches:
         counts = None if context.recorder is None else context.recorder.counts
         self._outcomes = OutcomeReports(log, context.clock, background, counts)
         self._code = CodeWatch(log, context.code, context.tags, background)
-        self._collecting = Collecting(work.services, life.group, context.metrics)
+        self._collecting = GarbageCollection(work.services, life.group, context.metrics)
 
     def look(self, replica: Replica) -> None:
         """Look at everything; each watch knows whether it is time."""
         liveness = self._life.context.liveness
-        liveness.beat(Watched.GROUP)
+        liveness.beat(WatchedThread.GROUP)
         now_s = self._life.context.clock.monotonic_s()
         if now_s >= self._next_look_s:
             self._next_look_s = now_s + LOOK_INTERVAL_S
-            self._life.log.call(lambda: liveness.beat(Watched.LOG))
+            self._life.log.call(lambda: liveness.beat(WatchedThread.LOG))
             self._life.telemetry.report_traffic(self._life.transport.counters())
         permitted = self._life.lease.permitted()
         self._stalls.look(self._work.tasks.runners, replica, permitted)
@@ -55,6 +55,6 @@ class Watches:
 
     def close(self) -> None:
         """The incarnation has ended."""
-        self._life.context.liveness.forget(Watched.LOG)
+        self._life.context.liveness.forget(WatchedThread.LOG)
         self._stalls.close()
         self._collecting.close()

@@ -46,7 +46,7 @@ LOOK_INTERVAL_S = 0.25
 LOOK_INTERVAL_MIN_S = 0.02
 
 
-class Running(Protocol):
+class RunningWork(Protocol):
     """What a process works with (`running_tasks`)."""
 
     @property
@@ -60,7 +60,7 @@ class Running(Protocol):
         ...
 
 
-class Holding:
+class InFlightReports:
     """The holds of one incarnation."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Holding:
         name: str,
         transport: Transport,
         clock: Clock,
-        running: Running,
+        running: RunningWork,
         crashed: Callable[[BaseException], None],
     ) -> None:
         """`crashed` is called if there is a bug."""

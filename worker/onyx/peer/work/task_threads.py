@@ -30,7 +30,7 @@ from onyx.program.phases import Phase
 from onyx.reports.stalls import StackFrame
 from onyx.task import machine
 from onyx.task.diagnosis import BUSY_S
-from onyx.task.table import ADVANCED, DONE, Kind, Progress
+from onyx.task.table import ADVANCED, DONE, StepOutcome, TaskKind
 from onyx.task.task import Task
 from onyx.telemetry.logs import locate, location
 
@@ -56,12 +56,12 @@ _JOB_ID = "jobId"
 class Tasklet(Protocol):
     """Something that is advanced in small steps, such as a task or an acker."""
 
-    def advance(self) -> Progress:
+    def advance(self) -> StepOutcome:
         """One step. Must not block on the shared thread."""
         ...
 
 
-class Loop:
+class TaskLoop:
     """A thread that advances tasklets in turn."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Loop:
         self._event = threading.Event()
         self._crashed = crashed
         self._moved = moved
-        self._tasklets: tuple[_Entry, ...] = ()
+        self._tasklets: tuple[_ThreadEntry, ...] = ()
         self._lock = threading.Lock()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -97,7 +97,7 @@ class Loop:
         """Advance a tasklet from now on, after those of lower `order`; `done` is called on the
         loop's thread when it is DONE."""
         with self._lock:
-            entries = (*self._tasklets, _Entry(order, tasklet, done))
+            entries = (*self._tasklets, _ThreadEntry(order, tasklet, done))
             self._tasklets = tuple(sorted(entries, key=lambda entry: entry.order))
         self.wake()
 
@@ -140,7 +140,7 @@ class Loop:
         return advanced
 
 
-class _Entry(msgspec.Struct, frozen=True, eq=False):
+class _ThreadEntry(msgspec.Struct, frozen=True, eq=False):
     """A tasklet in a loop."""
 
     order: int
@@ -162,8 +162,8 @@ class TaskThreads:
         cooperative thread in each of its rounds."""
         self._stop_timeout_s = stop_timeout_s
         self._crashed = crashed
-        self._shared = Loop(f"onyx-tasks-{name}", self._crash, moved)
-        self._own: list[Loop] = []
+        self._shared = TaskLoop(f"onyx-tasks-{name}", self._crash, moved)
+        self._own: list[TaskLoop] = []
         self._changed = threading.Condition()
         self._tasklets = 0
         """Tasklets that have not ended; one that moves between loops counts all the time."""
@@ -194,9 +194,9 @@ class TaskThreads:
         self._count(1)
         self._shared.add(tasklet, lambda: self._finished(done), order)
 
-    def run_alone(self, name: str, tasklet: Tasklet, done: Callable[[], None]) -> Loop:
+    def run_alone(self, name: str, tasklet: Tasklet, done: Callable[[], None]) -> TaskLoop:
         """Advance a tasklet that may block, on a thread of its own."""
-        loop = Loop(f"onyx-{name}", self._crash)
+        loop = TaskLoop(f"onyx-{name}", self._crash)
 
         def finished() -> None:
             loop.stop(0)
@@ -259,7 +259,7 @@ class TaskRunner:
         self._order = order
         self._threads = threads
         self._stopped = stopped
-        self._loop: Loop | None = None
+        self._loop: TaskLoop | None = None
         self._settled = False
         self._moving = False
         self._where: Mapping[str, Any] = {
@@ -282,7 +282,7 @@ class TaskRunner:
 
     def start(self) -> None:
         """Begin to advance the task."""
-        if self.task.kind is Kind.FUNCTION:
+        if self.task.kind is TaskKind.FUNCTION:
             self._share()
         else:
             self._separate()
@@ -295,7 +295,7 @@ class TaskRunner:
         else:
             self._threads.wake_shared()
 
-    def advance(self) -> Progress:
+    def advance(self) -> StepOutcome:
         """One step of the task. See `Tasklet`."""
         locate(self._where)
         progress = machine.advance(self.task)
@@ -305,7 +305,7 @@ class TaskRunner:
             self._where = {**self._where, **fields_of(self.task.job.metadata)}
         return self._settle(progress)
 
-    def _settle(self, progress: Progress) -> Progress:
+    def _settle(self, progress: StepOutcome) -> StepOutcome:
         if self.task.version is None:
             return progress
         self._settled = True

@@ -23,12 +23,12 @@ from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.log import job_documents
 from onyx.log.append_queue import check_command
-from onyx.peer.group import Answer, Propose
+from onyx.peer.group import GroupAnswer, Propose
 from onyx.peer.life import Life
-from onyx.peer.liveness import Watched
+from onyx.peer.liveness import WatchedThread
 from onyx.peer.router.inputs import InputTokens, RequestInputs
 from onyx.peer.router.router import NOT_A_MEMBER, RequestRouter
-from onyx.peer.work.holding import Holding, holds_for
+from onyx.peer.work.holding import InFlightReports, holds_for
 from onyx.peer.work.job_checker import JobChecker
 from onyx.peer.work.running_tasks import RunningTasks
 from onyx.peer.work.task_threads import TaskThreads
@@ -45,7 +45,7 @@ from onyx.state.opening import open_store, state_location
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
 from onyx.tables.shared import SharedTables
-from onyx.task.task import Completions, Query, Returns
+from onyx.task.task import CompletedTrees, ReturnedValues, StateQuestion
 from onyx.transport.lookups import Lookup
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
@@ -64,12 +64,12 @@ class Workforce:
             group,
             context.settings.task.stop_timeout_s,
             crashed,
-            lambda: context.liveness.beat(Watched.TASKS),
+            lambda: context.liveness.beat(WatchedThread.TASKS),
         )
         self.services = TaskServices(life, replica)
         self.tasks = RunningTasks(group, self.services, self._threads)
         self.checker = JobChecker(
-            self.services, group, lambda answer: life.events.post(Answer(answer))
+            self.services, group, lambda answer: life.events.post(GroupAnswer(answer))
         )
         self._router = RequestRouter(
             RequestInputs(replica, life.log, context.clock),
@@ -86,11 +86,11 @@ class Workforce:
         )
         self._current_router = context.current_router
         self._receives = False
-        self._holding = Holding(group, life.transport, context.clock, self.tasks, crashed)
+        self._holding = InFlightReports(group, life.transport, context.clock, self.tasks, crashed)
 
     def start(self) -> None:
         """Take what the transport brings, and run the tasks that are given from now on."""
-        self._life.transport.start(self._life.group, Deliveries(self.tasks, self._append))
+        self._life.transport.start(self._life.group, TransportHandlers(self.tasks, self._append))
         self._life.transport.on_room(self._threads.wake)
         self._threads.start()
         self._holding.start()
@@ -117,13 +117,13 @@ class Workforce:
         self._router.stop()
         self._holding.stop()
         self._threads.stop()
-        self._liveness.forget(Watched.TASKS)
+        self._liveness.forget(WatchedThread.TASKS)
 
 
 # --- what the transport brings ------------------------------------------------------------------
 
 
-class Deliveries:
+class TransportHandlers:
     """Implements the transport's `Handlers`."""
 
     def __init__(
@@ -154,7 +154,7 @@ class Deliveries:
         again, at most so many times."""
         runner = self._tasks.runner(target, job)
         if runner is not None:
-            runner.task.post(Completions(version, roots, retries_max))
+            runner.task.post(CompletedTrees(version, roots, retries_max))
 
     def on_held(
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers
@@ -178,7 +178,7 @@ class Deliveries:
             return
         runner = self._tasks.runner(target, job)
         if runner is not None:
-            runner.task.post(Returns(version, trees))
+            runner.task.post(ReturnedValues(version, trees))
 
     def on_lookup(self, message: Lookup) -> None:
         """A task asks for states, or is answered. Who is not here is asked again."""
@@ -193,7 +193,7 @@ class Deliveries:
         if runner is None:
             answer.set_exception(Unavailable(f"peer {query.peer} does not work on the job now"))
         else:
-            runner.task.post(Query(query, answer))
+            runner.task.post(StateQuestion(query, answer))
         return answer
 
 

@@ -23,13 +23,13 @@ from onyx.base.seams import Clock
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
 from onyx.ledger.lineage import END_ROOTS
-from onyx.ledger.pending import Holds
+from onyx.ledger.pending import InFlightRoots
 from onyx.ledger.returns import Trees, add_tree, without_values
 from onyx.model.job import Job
 from onyx.model.workflow import begins_trees
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
-from onyx.task.table import ADVANCED, DONE, WAITING, Progress
+from onyx.task.table import ADVANCED, DONE, WAITING, StepOutcome
 from onyx.telemetry.catalog import ACKS, FORGOTTEN_TREES, OPEN_TREES
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Transport
@@ -87,8 +87,8 @@ class AckerTask:
         self._queue: deque[tuple[Numbers, Numbers]] = deque()
         self._refused: list[tuple[Site, Numbers, int]] = []
         self._given: deque[Trees] = deque()
-        self._returns = Returning(transport, job, version)
-        self.holds = Holds()
+        self._returns = OpenReturns(transport, job, version)
+        self.holds = InFlightRoots()
         """Trees that somebody works on."""
         self._next_expiry_s = 0.0
         self._metrics_of = metrics
@@ -115,7 +115,7 @@ class AckerTask:
         refused = [roots for _, roots, retries_max in tuple(self._refused) if not retries_max]
         return self._owners, [roots for roots, _ in tuple(self._queue)] + refused
 
-    def advance(self) -> Progress:
+    def advance(self) -> StepOutcome:
         """Absorb the acks that have arrived, and send completions to the inputs."""
         if self.stopped:
             self._metrics.close()
@@ -201,7 +201,7 @@ def idle_timeout_s(job: Job) -> float:
 # --- what functions give back -------------------------------------------------------------------
 
 
-class Returning:
+class OpenReturns:
     """Not thread-safe."""
 
     def __init__(self, transport: Transport, job: JobId, version: AllocationVersion) -> None:

@@ -1,5 +1,5 @@
 """What follows from the number of the partition in a root: which peer answers for it in this
-allocation version (`Owners`), and whether its tree begins with a request (`Requested`).
+allocation version (`Owners`), and whether its tree begins with a request (`RequestTrees`).
 
 Trees of requests are those of inputs that take requests, and those that a task with state begins
 for what such inputs alone have given it. What a window emits belongs to no request, and what
@@ -67,7 +67,7 @@ class Owners:
         raise KeyError(number)
 
 
-class Requested:
+class RequestTrees:
     """Made when the job is ready, so every partition is registered. Implements
     `program.outcomes.Answering`."""
 

@@ -41,7 +41,7 @@ WATERMARK_INTERVAL_S = 0.02
 """Between two watermarks on a channel while there is work: a wide job has many channels."""
 
 
-class Needs(msgspec.Struct, frozen=True):
+class EventTimeNeeds(msgspec.Struct, frozen=True):
     """What a task or those downstream of it need to receive."""
 
     children: frozenset[TaskName]
@@ -55,7 +55,7 @@ class Needs(msgspec.Struct, frozen=True):
     """Repeats are recognized by ids, which are remembered until their epoch is over."""
 
 
-def needs(job: Job, task: str) -> Needs | None:
+def needs(job: Job, task: str) -> EventTimeNeeds | None:
     """None when neither the task nor one downstream has state that uses watermarks or epochs."""
     below = children(job.workflow)
     windowed = stateful_tasks(job)
@@ -71,10 +71,10 @@ def needs(job: Job, task: str) -> Needs | None:
     receiving = frozenset(TaskName(child) for child in below[task] if child in listening)
     remembers = task in windowed or task in committing
     holds = remembers or job.entry(task).stage is not None
-    return Needs(receiving, holds, watermarks, epochs)
+    return EventTimeNeeds(receiving, holds, watermarks, epochs)
 
 
-class Origin(msgspec.Struct, frozen=True):
+class InputOrigin(msgspec.Struct, frozen=True):
     """What an input peer knows by itself."""
 
     mark: Callable[[], Mark]
@@ -88,7 +88,7 @@ class EventTime:
     the job have them."""
 
     def __init__(
-        self, needed: Needs, channels: Iterable[PeerId], origin: Origin | None = None
+        self, needed: EventTimeNeeds, channels: Iterable[PeerId], origin: InputOrigin | None = None
     ) -> None:
         channels = tuple(channels)
         self.children = needed.children

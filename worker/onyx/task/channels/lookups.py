@@ -38,7 +38,7 @@ class Reads(msgspec.Struct, frozen=True):
     durable: bool
 
 
-class _Question(msgspec.Struct):
+class _OpenQuestion(msgspec.Struct):
     site: Site
     message: LookUp
     keys: list[Any]
@@ -56,7 +56,7 @@ class Lookups:
         self._transport = transport
         self._clock = clock
         self._batch: Batch | None = None
-        self._open: dict[int, _Question] = {}
+        self._open: dict[int, _OpenQuestion] = {}
         self._last_number = 0
         self._keys: list[Any] = []
         self._states: list[Any] = []
@@ -101,7 +101,7 @@ class Lookups:
         if others:
             self._ask(question.site, others)
 
-    def _refuse(self, question: _Question, error: str) -> None:
+    def _refuse(self, question: _OpenQuestion, error: str) -> None:
         """An error is about one of the groups, which is found by halves: the others get answers."""
         keys = question.keys
         if len(keys) == 1:
@@ -136,7 +136,7 @@ class Lookups:
                 data,
                 self._reads.durable,
             )
-            self._open[number] = _Question(site, message, some)
+            self._open[number] = _OpenQuestion(site, message, some)
             self._transport.send_lookup(site.group, message)
         self._again_s = self._clock.monotonic_s() + ASK_AGAIN_S
 

@@ -13,8 +13,8 @@ from onyx.task.driver import phases, start
 from onyx.task.driver.task import DriverTask
 from onyx.task.parts import signal_ready
 from onyx.task.services import Services
-from onyx.task.table import TABLES, Answer, Kind
-from onyx.task.task import Behaviour, Message, Query, Ready, Rewire, Seal
+from onyx.task.table import TABLES, Answer, TaskKind
+from onyx.task.task import Behaviour, Message, Ready, Rewire, Seal, StateQuestion
 
 RUN: dict[Phase, Callable[[DriverTask], Answer]] = {
     Phase.LOAD_JOB: start.load_job,
@@ -27,7 +27,7 @@ RUN: dict[Phase, Callable[[DriverTask], Answer]] = {
     Phase.PUBLISH: lambda t: phases.publish(t.runtime, t.status),
     Phase.COMPLETE: lambda t: phases.complete(t.runtime, t.member, t.sealing),
 }
-assert list(RUN) == [row.phase for row in TABLES[Kind.DRIVER]], "every row has a function"
+assert list(RUN) == [row.phase for row in TABLES[TaskKind.DRIVER]], "every row has a function"
 
 
 def _receive(task: DriverTask, message: Message) -> None:
@@ -41,7 +41,7 @@ def _receive(task: DriverTask, message: Message) -> None:
             task.member.ready = True
         case Seal():
             task.sealing.wanted = True
-        case Query():
+        case StateQuestion():
             if message.answer.set_running_or_notify_cancel():
                 none = f"task {task.name} drives a job on Spark and has no windows itself"
                 message.answer.set_exception(Unavailable(none))
@@ -65,4 +65,4 @@ def new_driver(
     services: Services, peer: PeerId, job: JobId, task: TaskName, wake: Callable[[], None]
 ) -> DriverTask:
     """A driver that is yet to load its job."""
-    return DriverTask(DRIVING, services, peer, job, task, Kind.DRIVER, wake)
+    return DriverTask(DRIVING, services, peer, job, task, TaskKind.DRIVER, wake)

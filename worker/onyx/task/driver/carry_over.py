@@ -28,7 +28,7 @@ from onyx.state.reading import THREADS
 from onyx.storage.interface import BlobStore
 from onyx.task.driver.from_peers import AT_ONCE_MS, carried_from_peers
 from onyx.task.parts import Assignment
-from onyx.task.recovery.old_job import Planned, planned
+from onyx.task.recovery.old_job import OldJobPlan, planned
 from onyx.task.recovery.old_state import publish_committed, translated
 from onyx.upgrade.compatibility import windowed
 
@@ -58,7 +58,7 @@ def carry_over_query(
     return carry_over
 
 
-def _held(assignment: Assignment, job: Job, old: Planned, query: Committed) -> Held:
+def _held(assignment: Assignment, job: Job, old: OldJobPlan, query: Committed) -> Held:
     tasks = [task for task in windowed(job) if old.plan.carries("task", task)]
     if query.over:  # what they held is not in the last commit
         return Held(states=tuple(BucketState(task, 0, over=True) for task in tasks))
@@ -73,7 +73,7 @@ def _held(assignment: Assignment, job: Job, old: Planned, query: Committed) -> H
 
 
 def _copied(
-    store: BlobStore, job_id: JobId, job: Job, old: Planned, its: BucketState
+    store: BlobStore, job_id: JobId, job: Job, old: OldJobPlan, its: BucketState
 ) -> BucketState:
     """A bucket with the state that it had in the old job, in a chunk of this one."""
     if its.over:

@@ -25,7 +25,7 @@ from onyx.state.recovery import read_state
 from onyx.task.channels.wiring import commits
 from onyx.task.parts import Assignment
 from onyx.task.plugin_context import context_of_driver
-from onyx.task.recovery.old_job import Planned, named_partitions
+from onyx.task.recovery.old_job import OldJobPlan, named_partitions
 from onyx.task.recovery.old_state import translated
 from onyx.task.recovery.output import finish, last_tokens
 from onyx.task.source.frontier import Frontier, FrontierStore
@@ -41,7 +41,7 @@ when those of the new job are due."""
 
 
 def carried_from_peers(
-    assignment: Assignment, job: Job, old: Planned, conf: Mapping[str, str]
+    assignment: Assignment, job: Job, old: OldJobPlan, conf: Mapping[str, str]
 ) -> tuple[list[Position], Held]:
     """Positions and state behind the old job. Blocks.
 
@@ -81,7 +81,7 @@ def _shards(entry: CatalogEntry) -> int:
     return SHARDS if entry.is_stateful or entry.is_grouped else 1
 
 
-def _read(assignment: Assignment, old: Planned, task: str, shards: int) -> Gathered:
+def _read(assignment: Assignment, old: OldJobPlan, task: str, shards: int) -> Gathered:
     services = assignment.services
     store, location = services.state_store(durable=True), state_location(services.settings)
     check_shared(store, services.log, old.id, assignment.peer, location)
@@ -90,7 +90,7 @@ def _read(assignment: Assignment, old: Planned, task: str, shards: int) -> Gathe
 
 
 def _frontiers(
-    assignment: Assignment, job: Job, old: Planned
+    assignment: Assignment, job: Job, old: OldJobPlan
 ) -> dict[int, tuple[tuple[TaskName, str], Frontier]]:
     """By the numbers in the old job, of the partitions that it has begun to read."""
     services, found = assignment.services, {}
@@ -106,7 +106,7 @@ def _frontiers(
 
 
 def _require_rest(
-    old: Planned, task: str, found: Gathered, frontiers: Mapping[int, Frontier]
+    old: OldJobPlan, task: str, found: Gathered, frontiers: Mapping[int, Frontier]
 ) -> None:
     roots, _ = found.applied()
     partitions, positions = partitions_of(roots), positions_of(roots)
@@ -131,7 +131,7 @@ def _position(task: str, name: str, at: Frontier, now_ms: int) -> Position:
 
 
 def _buckets(
-    assignment: Assignment, job: Job, old: Planned, task: str, found: Gathered, buckets: int
+    assignment: Assignment, job: Job, old: OldJobPlan, task: str, found: Gathered, buckets: int
 ) -> Iterator[BucketState]:
     """The buckets of a task, with the state of their shards in chunks of the new job."""
     split = job.entry(task).is_grouped

@@ -19,7 +19,7 @@ from onyx.spark.driver.driver import Driver
 from onyx.spark.driver.outputs import SealFailed
 from onyx.spark.driver.request import QueryFailure, QueryReply
 from onyx.task.driver.task import DriverRuntime, Membership
-from onyx.task.parts import Sealing, Status
+from onyx.task.parts import Sealing, TaskStatus
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.table import ADVANCED, WAITING, Answer
 
@@ -39,7 +39,7 @@ def take_over(runtime: DriverRuntime) -> Answer:
     return Phase.PUBLISH if found[0] else ADVANCED
 
 
-def run_query(runtime: DriverRuntime, status: Status) -> Answer:
+def run_query(runtime: DriverRuntime, status: TaskStatus) -> Answer:
     """Wait until the query has staged everything, or a micro-batch. A job that drains reads nothing
     new, and nothing is visible of what its query has read and not committed: the query is ended,
     and windows over inputs without end fire for the last time.
@@ -79,7 +79,9 @@ def run_query(runtime: DriverRuntime, status: Status) -> Answer:
     return ADVANCED
 
 
-def _fail(runtime: DriverRuntime, status: Status, driver: Driver, failure: QueryFailure) -> None:
+def _fail(
+    runtime: DriverRuntime, status: TaskStatus, driver: Driver, failure: QueryFailure
+) -> None:
     settings, now_s = runtime.services.settings.task, runtime.clock.monotonic_s()
     where = f"task {failure.task}: " if failure.task else ""
     if failure.by_user:
@@ -98,7 +100,7 @@ def _fail(runtime: DriverRuntime, status: Status, driver: Driver, failure: Query
     raise Unavailable(message)
 
 
-def publish(runtime: DriverRuntime, status: Status) -> Answer:
+def publish(runtime: DriverRuntime, status: TaskStatus) -> Answer:
     """Commit what was staged, and publish what is committed.
 
     Raises:

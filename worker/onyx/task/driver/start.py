@@ -5,7 +5,7 @@ from __future__ import annotations
 from onyx.ids import AllocationVersion
 from onyx.task.driver.build import build_driver
 from onyx.task.driver.task import DriverRuntime, DriverTask, Membership
-from onyx.task.parts import Status, is_allocated, load, note_ready, registered_alone
+from onyx.task.parts import TaskStatus, is_allocated, load, note_ready, registered_alone
 from onyx.task.suspects import check_task
 from onyx.task.table import ADVANCED, WAITING, Answer
 
@@ -39,7 +39,7 @@ def register(runtime: DriverRuntime) -> Answer:
     return ADVANCED if done else WAITING
 
 
-def await_ready(runtime: DriverRuntime, membership: Membership, status: Status) -> Answer:
+def await_ready(runtime: DriverRuntime, membership: Membership, status: TaskStatus) -> Answer:
     """Wait until the log says that all peers of the job are ready."""
     if not membership.ready:
         return WAITING

@@ -7,7 +7,7 @@ from msgspec import field
 
 from onyx.ids import AllocationVersion
 from onyx.spark.driver.driver import Driver
-from onyx.task.parts import Assigned, Registration
+from onyx.task.parts import PartOfAssignment, Registration
 from onyx.task.task import Task
 from onyx.telemetry.interface import TaskMetrics
 
@@ -21,7 +21,7 @@ class Membership(msgspec.Struct):
     exhaust_proposed: bool = False
 
 
-class DriverRuntime(Assigned, frozen=True):
+class DriverRuntime(PartOfAssignment, frozen=True):
     """What a driver has once its job is loaded."""
 
     driver: Driver

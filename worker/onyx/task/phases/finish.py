@@ -16,7 +16,7 @@ from onyx.program.program import Program
 from onyx.program.route import notes_of_refused
 from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
-from onyx.task.parts import Allocation, Runtime, Sealing, Status, Work
+from onyx.task.parts import Allocation, Runtime, Sealing, TaskStatus, Work
 from onyx.task.phases.rest import signal_rest
 from onyx.task.phases.send import pass_event_time
 from onyx.task.sink.sink import Sink
@@ -162,7 +162,7 @@ def _flush(allocation: Allocation, source: Source) -> None:
 # --- the end of an output -----------------------------------------------------------------------
 
 
-def seal(runtime: Runtime, status: Status, sealing: Sealing) -> Answer:
+def seal(runtime: Runtime, status: TaskStatus, sealing: Sealing) -> Answer:
     """Seal the output of the whole task on behalf of all its peers.
 
     Raises:

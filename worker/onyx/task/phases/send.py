@@ -28,7 +28,7 @@ from onyx.errors import (
 from onyx.flow.batch import Batch, chosen_by, copies_of
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed, laps_of
-from onyx.ledger.hop import Hop, Share, hop, split_values
+from onyx.ledger.hop import EdgeShare, Hop, hop, split_values
 from onyx.ledger.returns import no_value, part_of
 from onyx.program.outcomes import notes_of
 from onyx.program.phases import Phase
@@ -118,7 +118,8 @@ def _put_all(
     if batch.roots is None or batch.ids is None:
         return None
     lineage = [
-        Share(child.edge, share.parents, share.child_index, child.back) for child, share in shares
+        EdgeShare(child.edge, share.parents, share.child_index, child.back)
+        for child, share in shares
     ]
     made = hop(batch.ids, lineage, begins, withheld, sorted(routed.notes))
     for (child, share), ids in zip(shares, made.ids, strict=True):

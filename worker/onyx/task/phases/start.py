@@ -19,13 +19,13 @@ from onyx.task.batching import BatchSizing
 from onyx.task.channels.combining import combiners
 from onyx.task.channels.event_time import needs
 from onyx.task.delivery import delivery_of
-from onyx.task.parts import Followed, Runtime, Status, load
+from onyx.task.parts import FollowedOptions, Runtime, TaskStatus, load
 from onyx.task.plugin_context import plugin_context
 from onyx.task.recovery.old_job import initialized_journal
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.suspects import check_task
-from onyx.task.table import ADVANCED, WAITING, Answer, Kind, successors
+from onyx.task.table import ADVANCED, WAITING, Answer, TaskKind, successors
 from onyx.task.tables import first_tables, tables_of
 from onyx.task.task import BatchTask
 from onyx.task.user_code import user_phases
@@ -38,7 +38,7 @@ def load_job(task: BatchTask) -> Answer:
     manifest = load(assignment)
     if manifest is None:
         return WAITING
-    followed = Followed(manifest)
+    followed = FollowedOptions(manifest)
     job = followed.take(assignment.latest_run())
     services, job_id, entry = assignment.services, assignment.job_id, job.entry(assignment.task)
     program = Program(
@@ -61,7 +61,7 @@ def load_job(task: BatchTask) -> Answer:
     return ADVANCED
 
 
-def start_task(runtime: Runtime, status: Status) -> Answer:
+def start_task(runtime: Runtime, status: TaskStatus) -> Answer:
     """Ask the lifecycles' start_task, again after a while if one of them says no."""
     now_s = runtime.clock.monotonic_s()
     if now_s < status.retry_after_s:
@@ -95,15 +95,15 @@ def _build_plugin(runtime: Runtime) -> tuple[Source | None, Sink | None, bool]:
     whether steps never block."""
     entry, services, kind = runtime.program.entry, runtime.services, runtime.assignment.kind
     plugin, source, sink, cooperative = entry.plugin, None, None, True
-    if kind is Kind.STAGE:
+    if kind is TaskKind.STAGE:
         plugin, entry = STAGE, replace(entry, batch_format="arrow")
     operator = runtime.program.operator
-    if kind is Kind.FUNCTION and operator is not None and operator.is_cooperative is not None:
+    if kind is TaskKind.FUNCTION and operator is not None and operator.is_cooperative is not None:
         cooperative = operator.is_cooperative
-    if kind is not Kind.FUNCTION:
+    if kind is not TaskKind.FUNCTION:
         assert plugin is not None, "validated: inputs and outputs name a plugin"
         context = plugin_context(runtime)
-        if kind is not Kind.OUTPUT:
+        if kind is not TaskKind.OUTPUT:
             context = replace(
                 context,
                 batch_format=entry.batch_format,
@@ -115,7 +115,7 @@ def _build_plugin(runtime: Runtime) -> tuple[Source | None, Sink | None, bool]:
                 reads, entry, runtime.sizing, services.clock, partition, times, retry_delay
             )
             cooperative = reads.cooperative
-        if kind is not Kind.INPUT:
+        if kind is not TaskKind.INPUT:
             writes = services.build_output(plugin, context)
             sink, cooperative = Sink(writes, plugin), writes.cooperative
     return source, sink, cooperative if entry.cooperative is None else entry.cooperative
@@ -142,7 +142,7 @@ def _nothing_to_do(program: Program) -> frozenset[Phase]:
     return frozenset(phase for phase, somebody in there_for.items() if not somebody)
 
 
-def before_task(program: Program, status: Status) -> Answer:
+def before_task(program: Program, status: TaskStatus) -> Answer:
     """Call before_task_start, once."""
     status.started = True
     program.lifecycles.merge("before_task_start", program.event)

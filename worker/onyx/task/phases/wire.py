@@ -11,15 +11,15 @@ from onyx.flow.groups.grouping import GroupChecks
 from onyx.ids import TaskName
 from onyx.model.workflow import ordered_parents, read_of
 from onyx.replica.state import Replica
-from onyx.task.acking.owners import Owners, Requested
+from onyx.task.acking.owners import Owners, RequestTrees
 from onyx.task.acking.sender import AckSender
 from onyx.task.batching import Filling
 from onyx.task.channels.edges import Edges
-from onyx.task.channels.event_time import EventTime, Origin, needs
+from onyx.task.channels.event_time import EventTime, InputOrigin, needs
 from onyx.task.channels.lookups import Lookups, Reads
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring, sites_of, wire
-from onyx.task.parts import Allocation, Runtime, Status, is_allocated, note_ready
+from onyx.task.parts import Allocation, Runtime, TaskStatus, is_allocated, note_ready
 from onyx.task.recovery import partitions
 from onyx.task.recovery.output import not_dead_yet, recover_output
 from onyx.task.stateful.recover import recover_windows
@@ -96,7 +96,7 @@ def _event_time(runtime: Runtime, wiring: Wiring, epoch_interval_s: float) -> Ev
         return None
     if source is None or runtime.sink is not None:
         return EventTime(needed, wiring.upstream)
-    return EventTime(needed, (), Origin(source.mark, source.frontiers, epoch_interval_s))
+    return EventTime(needed, (), InputOrigin(source.mark, source.frontiers, epoch_interval_s))
 
 
 def recover(runtime: Runtime, allocation: Allocation) -> Answer:
@@ -115,7 +115,7 @@ def recover(runtime: Runtime, allocation: Allocation) -> Answer:
     return ADVANCED if done else WAITING
 
 
-def await_ready(runtime: Runtime, allocation: Allocation, status: Status) -> Answer:
+def await_ready(runtime: Runtime, allocation: Allocation, status: TaskStatus) -> Answer:
     """Wait until all peers of the job are ready. From then on the owners of partitions are known,
     and whatever the dead have committed is published: the rest is fenced off."""
     if not allocation.ready:
@@ -130,7 +130,7 @@ def await_ready(runtime: Runtime, allocation: Allocation, status: Status) -> Ans
     note_ready(runtime.assignment, status)
     replica = runtime.services.replica()
     allocation.owners = Owners(replica, runtime.job_id, wiring.sources)
-    allocation.answering = Requested(replica, runtime.job_id, runtime.program.job)
+    allocation.answering = RequestTrees(replica, runtime.job_id, runtime.program.job)
     return ADVANCED
 
 

@@ -33,7 +33,7 @@ from onyx.upgrade.plan import plan as plan_of
 from onyx.upgrade.translation import numbers
 
 
-class Planned(msgspec.Struct, frozen=True):
+class OldJobPlan(msgspec.Struct, frozen=True):
     """The old job that a job upgrades, and what is carried over by their manifests."""
 
     id: JobId
@@ -41,7 +41,7 @@ class Planned(msgspec.Struct, frozen=True):
     plan: Plan
 
 
-class OldJob(Planned, frozen=True):
+class OldJob(OldJobPlan, frozen=True):
     """The old job that this one upgrades, and what is carried over from it."""
 
     numbers: Mapping[int, int]
@@ -53,7 +53,7 @@ class OldJob(Planned, frozen=True):
     """What was committed last, if it ran on Spark."""
 
 
-def planned(assignment: Assignment, new: Job) -> Planned:
+def planned(assignment: Assignment, new: Job) -> OldJobPlan:
     """The old job. Blocks.
 
     Raises:
@@ -73,7 +73,7 @@ def planned(assignment: Assignment, new: Job) -> Planned:
     plan = plan_of(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
-    return Planned(job_id, old, plan)
+    return OldJobPlan(job_id, old, plan)
 
 
 def old_job(assignment: Assignment, new: Job) -> OldJob:

@@ -37,7 +37,7 @@ from onyx.state.shard_state import ShardState
 from onyx.storage.interface import BlobStore
 from onyx.task.parts import Assignment, Runtime
 from onyx.task.plugin_context import outputs_of
-from onyx.task.recovery.old_job import OldJob, Planned, old_job
+from onyx.task.recovery.old_job import OldJob, OldJobPlan, old_job
 from onyx.task.recovery.state import report_recovery
 from onyx.upgrade.translation import Translation, is_of_the_end
 
@@ -64,7 +64,7 @@ def carry_over_windows(runtime: Runtime) -> CarryOver | None:
 
 
 def translated(
-    old: Planned, new: Job, task: str, has_more: bool = False
+    old: OldJobPlan, new: Job, task: str, has_more: bool = False
 ) -> Callable[[ShardState], ShardChange]:
     """What becomes of the state of a shard of a task that is carried over.
 
@@ -130,7 +130,12 @@ def carried_over(found: Gathered, old: OldJob, shards: Mapping[int, ShardState])
 
 
 def state_of_query(
-    store: BlobStore, old: Planned, query: Committed, task: str, shards: frozenset[int], split: bool
+    store: BlobStore,
+    old: OldJobPlan,
+    query: Committed,
+    task: str,
+    shards: frozenset[int],
+    split: bool,
 ) -> Gathered:
     """What the buckets of a task hold of these shards.
 
@@ -158,7 +163,7 @@ def state_of_query(
     return found
 
 
-def publish_committed(assignment: Assignment, old: Planned, query: Committed) -> None:
+def publish_committed(assignment: Assignment, old: OldJobPlan, query: Committed) -> None:
     """Publish what the last micro-batch has staged: its worker may have died before. Blocks, and
     may be called by several at once.
 

@@ -25,11 +25,11 @@ from onyx.state.shard_state import ShardState
 from onyx.task.channels.wiring import Wiring, commits
 from onyx.task.parts import Allocation, Assignment, Runtime
 from onyx.task.plugin_context import plugin_context
-from onyx.task.recovery.old_job import Planned, old_job, upgraded_job
+from onyx.task.recovery.old_job import OldJobPlan, old_job, upgraded_job
 from onyx.task.recovery.old_state import NOTHING, carried_over, may_carry_over, read_old_state
 from onyx.task.recovery.state import recovered_state, shards_of_rank
 from onyx.task.services import Services
-from onyx.task.sink.exactly_once import Committing
+from onyx.task.sink.exactly_once import OutputCommits
 from onyx.task.sink.sink import Sink
 
 
@@ -46,10 +46,10 @@ def recover_output(runtime: Runtime, allocation: Allocation, sink: Sink) -> bool
 def _recover_commits(runtime: Runtime, allocation: Allocation, sink: Sink) -> bool:
     """Take over from those who wrote before: publish what they have committed, and begin."""
 
-    def finished(recovered: Recovered) -> Committing:
+    def finished(recovered: Recovered) -> OutputCommits:
         for token in last_tokens(recovered.shards.values()):
             sink.finish(token)
-        return Committing(recovered, sink, runtime.services.background)
+        return OutputCommits(recovered, sink, runtime.services.background)
 
     if allocation.wiring.rank >= SHARDS:
         return True
@@ -120,7 +120,7 @@ def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
 
 
 def finish(
-    services: Services, old: Planned, task: str, context: PluginContext, tokens: Sequence[Token]
+    services: Services, old: OldJobPlan, task: str, context: PluginContext, tokens: Sequence[Token]
 ) -> None:
     """Publish what an output of the old job has committed, where it has written it. That calls no
     function of the user, so functions that only the old job named may be gone.

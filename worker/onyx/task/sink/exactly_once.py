@@ -32,7 +32,7 @@ from onyx.state.recovery import Recovered
 from onyx.task.sink.sink import Sink
 
 
-class Committing:
+class OutputCommits:
     """The commits of one output task on one peer, in one allocation version. Used by the task's
     thread."""
 

@@ -30,7 +30,7 @@ from onyx.plugins.protocol import (
     TransactionalOutput,
     UpgradedJob,
 )
-from onyx.program.plugin_forms import Writer
+from onyx.program.plugin_forms import PluginWriter
 from onyx.replica.commands.seal_output import PARTS_MAX
 
 
@@ -49,7 +49,7 @@ class _Written(NamedTuple):
     """Indices of roots of which a segment was refused later."""
 
 
-class Refusal(NamedTuple):
+class SinkRefusal(NamedTuple):
     """Segments that the plugin had taken and cannot write."""
 
     roots: Numbers | None
@@ -60,12 +60,12 @@ class Refusal(NamedTuple):
     """Whether the plugin keeps them as dead letters."""
 
 
-class Settled(NamedTuple):
+class SinkSettlement(NamedTuple):
     """What has become of segments that the plugin had taken."""
 
     acks: list[tuple[Numbers, Numbers]]
     """Roots and values that may be acked now."""
-    refusals: list[Refusal]
+    refusals: list[SinkRefusal]
     """Segments of these are acked now or later."""
     all: bool
     """Whether nothing is left."""
@@ -78,7 +78,7 @@ class Sink:
         """`name`: what the job calls the plugin."""
         self._plugin = plugin
         self._stage = plugin if isinstance(plugin, StageOutput) else None
-        self._writer = Writer(plugin)
+        self._writer = PluginWriter(plugin)
         self._durable = DurableCount(plugin, name)
         self._written = 0
         self.acknowledged = 0
@@ -176,7 +176,7 @@ class Sink:
         """Give the plugin time for what is due by its clock."""
         self._plugin.tick()
 
-    def settle(self) -> Settled:
+    def settle(self) -> SinkSettlement:
         """What the plugin says of what was written, since the last call."""
         durable = self._durable.after(self._written)  # first: refusals of it are known
         refusals = self._refusals()
@@ -185,16 +185,16 @@ class Sink:
             each = self._waiting.popleft()
             acks.append((each.roots, each.values))
         self.acknowledged += len(acks)
-        return Settled(acks, refusals, durable >= self._written)
+        return SinkSettlement(acks, refusals, durable >= self._written)
 
-    def _refusals(self) -> list[Refusal]:
+    def _refusals(self) -> list[SinkRefusal]:
         if self._refusing is None:
             return []
         return [
             each for refused in self._refusing.take_refused() for each in self._refused(refused)
         ]
 
-    def _refused(self, refused: RefusedSegments) -> Iterator[Refusal]:
+    def _refused(self, refused: RefusedSegments) -> Iterator[SinkRefusal]:
         """By batches. What an older version has written comes again, unless nobody accounts for
         it."""
         known, end = 0, refused.first + refused.segments
@@ -209,9 +209,9 @@ class Sink:
             news = sorted(set(parents.tolist()) - each.refused)
             each.refused.update(news)
             if news:
-                yield Refusal(taken(each.roots, np.array(news)), refused.error, refused.kept)
+                yield SinkRefusal(taken(each.roots, np.array(news)), refused.error, refused.kept)
         if known < refused.segments and refused.first >= self._version_from:
-            yield Refusal(None, refused.error, refused.kept)
+            yield SinkRefusal(None, refused.error, refused.kept)
 
     @property
     def waiting_segments(self) -> int:

@@ -27,13 +27,13 @@ from onyx.errors import contained
 from onyx.flow.batch import U64, Batch
 from onyx.flow.segment import SegmentFailure
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, partitions_of, positions_of
-from onyx.ledger.pending import Holds, ReturningWindow
+from onyx.ledger.pending import InFlightRoots, ReturningWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.ledger.returns import Trees
 from onyx.ledger.token_bucket import TokenBucket
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
-from onyx.program.bad_records import BadRecords
+from onyx.program.bad_records import BadRecordFinder
 from onyx.program.event_times import SourceTimes
 from onyx.program.failure import Failure
 from onyx.program.plugin_forms import plugin_reader
@@ -82,7 +82,7 @@ class Source:
         self.examined: bool = plugin.examined
         """Whether the plugin gives only what can travel, and need not be looked at."""
         self._times = times
-        self._bad = BadRecords(entry.name, plugin, times)
+        self._bad = BadRecordFinder(entry.name, plugin, times)
         self._entry = entry
         self._sizing = sizing
         self._clock = clock
@@ -109,7 +109,7 @@ class Source:
         """Trees completed here."""
         self._retried = 0
         self._taken_over = 0
-        self.holds = Holds()
+        self.holds = InFlightRoots()
         """Trees that somebody works on."""
 
     @property

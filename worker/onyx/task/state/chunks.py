@@ -22,7 +22,7 @@ from onyx.keystate.records import Files, Record
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange
 from onyx.state.log import Collector, StateLog
-from onyx.task.state.emissions import Placed, Taken
+from onyx.task.state.emissions import Placed, PlacedRuns
 
 logger = logging.getLogger("onyx.task")
 
@@ -153,12 +153,12 @@ def stored(emitted: Sequence[Placed]) -> list[EmittedRun]:
 # --- the chunk on its way -----------------------------------------------------------------------
 
 
-class Append(msgspec.Struct):
+class PendingChunk(msgspec.Struct):
     """A chunk on its way."""
 
     values: list[Columns]
     """Roots and values to be acked when it is durable."""
-    emitted: Taken
+    emitted: PlacedRuns
     settled: dict[int, int]
     """By shard, what nobody sends again then."""
     again: bool = False
@@ -167,7 +167,7 @@ class Append(msgspec.Struct):
     """Whether more is to be made of some of what it acks."""
 
 
-class Appends:
+class ChunkWriter:
     """Not thread-safe; the log is written on a thread of the pool."""
 
     def __init__(
@@ -181,7 +181,7 @@ class Appends:
         self._clock = clock
         self.obstacle = ""
         """Why the last chunk could not be written yet."""
-        self.current: Append | None = None
+        self.current: PendingChunk | None = None
         self._work: Callable[[], None]
         self._future: Future[None]
         self._whole = False
@@ -196,7 +196,7 @@ class Appends:
         """Whether the next chunk is to hold the whole state."""
         return self._log.wants_snapshot
 
-    def begin(self, chunk: Chunk, files: Sequence[Files], append: Append) -> None:
+    def begin(self, chunk: Chunk, files: Sequence[Files], append: PendingChunk) -> None:
         """Begin to write a chunk.
 
         Args:
@@ -218,7 +218,7 @@ class Appends:
         self.current, self._work, self._future = append, work, self._background(work)
         self._whole = whole
 
-    def take_durable(self) -> Append | None:
+    def take_durable(self) -> PendingChunk | None:
         """The chunk that has become durable, once. Raises what appending a chunk has raised."""
         append = self.current
         if append is None or not self._future.done() or self._fenced:

@@ -45,7 +45,7 @@ from onyx.ledger.lineage import (
     positions_of,
     source_number,
 )
-from onyx.ledger.pending import Holds, PendingWindow
+from onyx.ledger.pending import InFlightRoots, PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 
 IN_FLIGHT_A_SHARD_MAX = 8_192
@@ -67,7 +67,7 @@ CHECK_INTERVAL_S = 1.0
 # --- runs ---------------------------------------------------------------------------------------
 
 
-class Run(NamedTuple):
+class EmissionRun(NamedTuple):
     """Segments on their way out, in one format."""
 
     segments: Segments
@@ -81,23 +81,23 @@ class Run(NamedTuple):
     parents: U64 | None = None
     """The root of the tree that each of them was made of, where that is known and wanted."""
 
-    def part(self, first: int, last: int) -> Run:
+    def part(self, first: int, last: int) -> EmissionRun:
         """The part from `first` to before `last`. The sizes of parts add up to that of the run."""
         count = len(self.segments)
         if first == 0 and last >= count:
             return self
         before, through = (self.size_bytes * each // count for each in (first, min(last, count)))
         parents = None if self.parents is None else self.parents[first:last]
-        return Run(
+        return EmissionRun(
             part_of(self.segments, first, last), self.child, through - before, parents=parents
         )
 
 
-Placed = tuple[int, Run]
+Placed = tuple[int, EmissionRun]
 """A run with the position of its first emission."""
 
 
-def run_of(segments: Segments, child: str | None, encoded: EncodedRun | None = None) -> Run:
+def run_of(segments: Segments, child: str | None, encoded: EncodedRun | None = None) -> EmissionRun:
     """Segments for this child, or for all, with their size.
 
     Args:
@@ -107,12 +107,12 @@ def run_of(segments: Segments, child: str | None, encoded: EncodedRun | None = N
         SegmentError: a value cannot be encoded.
     """
     if encoded is not None:
-        return Run(segments, child, len(encoded[0]), encoded)
+        return EmissionRun(segments, child, len(encoded[0]), encoded)
     count_bytes = format_of(segments).choose(_bytes_of_dicts, _bytes_of_columns)
-    return Run(segments, child, count_bytes(segments))
+    return EmissionRun(segments, child, count_bytes(segments))
 
 
-def gathered(runs: Iterable[Run]) -> Iterator[Run]:
+def gathered(runs: Iterable[EmissionRun]) -> Iterator[EmissionRun]:
     """Runs in order, those joined that follow each other and have child and format in common, and
     no bytes."""
     for (child, _, encoded, known), alike in groupby(runs, _alike):
@@ -123,10 +123,12 @@ def gathered(runs: Iterable[Run]) -> Iterator[Run]:
             segments = joined([run.segments for run in each])
             size_bytes = sum(run.size_bytes for run in each)
             found = [run.parents for run in each if run.parents is not None]
-            yield Run(segments, child, size_bytes, None, np.concatenate(found) if known else None)
+            yield EmissionRun(
+                segments, child, size_bytes, None, np.concatenate(found) if known else None
+            )
 
 
-def _alike(run: Run) -> tuple[str | None, object, bool, bool]:
+def _alike(run: EmissionRun) -> tuple[str | None, object, bool, bool]:
     types = format_of(run.segments).types(run.segments)
     return run.child, types, run.encoded is not None, run.parents is not None
 
@@ -145,7 +147,7 @@ class SentRuns:
     def __init__(self) -> None:
         self._runs: deque[Placed] = deque()
 
-    def add(self, first: int, run: Run) -> None:
+    def add(self, first: int, run: EmissionRun) -> None:
         """A run was sent, behind all that is here."""
         self._runs.append((first, run))
 
@@ -179,7 +181,7 @@ class SentRuns:
 
 # --- emissions ----------------------------------------------------------------------------------
 
-Taken = dict[int, list[Placed]]
+PlacedRuns = dict[int, list[Placed]]
 """Runs with their positions, by shard."""
 
 
@@ -200,13 +202,13 @@ class _ChunkOutput(msgspec.Struct):
     """How many of them have never been sent."""
 
 
-class _Shard(msgspec.Struct):
+class _ShardEmissions(msgspec.Struct):
     window: PendingWindow | None
     """None without trees."""
     next_position: int
     source: int
     """`source_number` of the partition that its emissions are."""
-    unsent: deque[Run] = field(default_factory=deque)
+    unsent: deque[EmissionRun] = field(default_factory=deque)
     """In the log and not sent yet, in order."""
     waiting: int = 0
     """How many emissions `unsent` has."""
@@ -243,10 +245,10 @@ class Emissions:
         self._clock = clock
         self._timeout_s = timeout_s
         self._retry_delay = retry_delay
-        self._shards: dict[int, _Shard] = {}
-        self._fresh: dict[int, list[Run]] = {}
+        self._shards: dict[int, _ShardEmissions] = {}
+        self._fresh: dict[int, list[EmissionRun]] = {}
         self._next_check_s = 0.0
-        self.holds = Holds()
+        self.holds = InFlightRoots()
         """Trees that somebody works on."""
         self._settled: dict[int, int] = {}
         self.unsettled = 0
@@ -266,7 +268,7 @@ class Emissions:
         self._flushed_bytes = 0
         self._sent_bytes = 0
 
-    def restore(self, shard: int, settled: int, runs: Iterable[Run]) -> None:
+    def restore(self, shard: int, settled: int, runs: Iterable[EmissionRun]) -> None:
         """Take over a shard: everything from position `settled` on is sent again."""
         there = self._shard(shard, settled)
         if not self._outputs:
@@ -279,7 +281,7 @@ class Emissions:
         self.added += there.waiting
         self._check_counts()
 
-    def add(self, shard: int, run: Run) -> None:
+    def add(self, shard: int, run: EmissionRun) -> None:
         """New ones; nothing is sent before `release`."""
         if count := len(run.segments):
             self._fresh.setdefault(shard, []).append(run)
@@ -287,9 +289,9 @@ class Emissions:
             self.added += count
             self.held_bytes += run.size_bytes
 
-    def take_fresh(self) -> Taken:
+    def take_fresh(self) -> PlacedRuns:
         """The new ones with their positions, for the log; to be released when it has them."""
-        taken: Taken = {}
+        taken: PlacedRuns = {}
         for shard, runs in self._fresh.items():
             there, taken[shard] = self._shard(shard, 0), []
             for run in gathered(runs):
@@ -298,7 +300,7 @@ class Emissions:
         self._fresh = {}
         return taken
 
-    def release(self, taken: Taken) -> None:
+    def release(self, taken: PlacedRuns) -> None:
         """The log has them."""
         if not taken:
             return
@@ -416,7 +418,7 @@ class Emissions:
             position += len(run.segments)
         return there.window.frontier, runs
 
-    def _to_send(self, there: _Shard, run: Run) -> None:
+    def _to_send(self, there: _ShardEmissions, run: EmissionRun) -> None:
         """A run waits, with those of the newest chunk."""
         output, count = self._outputs[-1], len(run.segments)
         there.unsent.append(run)
@@ -425,7 +427,7 @@ class Emissions:
         output.emissions += count
         output.unsent += count
 
-    def _has_sent(self, there: _Shard, count: int) -> None:
+    def _has_sent(self, there: _ShardEmissions, count: int) -> None:
         """So many of a shard have been sent for the first time, in order."""
         self.sent += count
         while count:
@@ -447,10 +449,10 @@ class Emissions:
         assert self.added - self.sent <= self.unsettled <= self.added, "what is unsent is open"
         assert self.held_bytes >= 0, "no bytes are let go twice"
 
-    def _shard(self, shard: int, settled: int) -> _Shard:
+    def _shard(self, shard: int, settled: int) -> _ShardEmissions:
         if shard not in self._shards:
             source = source_number(self._task, str(shard))
-            self._shards[shard] = _Shard(self._window(shard, settled), settled, source)
+            self._shards[shard] = _ShardEmissions(self._window(shard, settled), settled, source)
         return self._shards[shard]
 
     def _window(self, shard: int, settled: int) -> PendingWindow | None:
@@ -466,13 +468,13 @@ class Emissions:
             retry_delay=self._retry_delay,
         )
 
-    def _of_partition(self, number: int) -> tuple[int, _Shard | None]:
+    def _of_partition(self, number: int) -> tuple[int, _ShardEmissions | None]:
         shard = number - (self.first_partition or 0)
         return shard, self._shards.get(shard)
 
     def _sendable(
-        self, there: _Shard, segments_max: int, bytes_max: int
-    ) -> Iterator[tuple[Run, Numbers | None]]:
+        self, there: _ShardEmissions, segments_max: int, bytes_max: int
+    ) -> Iterator[tuple[EmissionRun, Numbers | None]]:
         """Runs with their roots, those to be sent again first."""
         now_s, window = self._clock.monotonic_s(), there.window
         again, there.again = there.again, []
@@ -482,7 +484,7 @@ class Emissions:
                 roots = window.retry(position, position + len(run.segments), now_s)
                 chosen = (positions_of(roots) - np.uint64(position)).view(np.int64)
                 if len(chosen):
-                    yield Run(take(run.segments, chosen), run.child), roots
+                    yield EmissionRun(take(run.segments, chosen), run.child), roots
         while there.unsent and min(segments_max, bytes_max) > 0 and (room := _room(there)):
             run = _next_of(there, min(segments_max, room), bytes_max)
             count = len(run.segments)
@@ -528,11 +530,11 @@ class Emissions:
                 self._next_check_s = min(self._next_check_s, there.window.rested_s)
 
 
-def _room(there: _Shard) -> int:
+def _room(there: _ShardEmissions) -> int:
     return there.window.room if there.window is not None else there.waiting
 
 
-def _next_of(there: _Shard, most: int, bytes_max: int) -> Run:
+def _next_of(there: _ShardEmissions, most: int, bytes_max: int) -> EmissionRun:
     """Take the next run that is to be sent, or so many of it; one at least."""
     run = there.unsent.popleft()
     if run.size_bytes > bytes_max:

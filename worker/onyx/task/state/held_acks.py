@@ -26,7 +26,7 @@ from onyx.base.runs import Numbers, array_of
 from onyx.flow.batch import U64
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX
 from onyx.ledger.returns import Parts, Trees, without_values
-from onyx.task.state.chunks import Append, Columns
+from onyx.task.state.chunks import Columns, PendingChunk
 from onyx.task.state.emissions import Emissions, Span
 
 MIXED = (
@@ -62,7 +62,7 @@ class HeldAcks:
         self._flush_at = -1
         """A flush goes out when so many emissions have been sent; -1: none."""
 
-    def hold(self, durable: Append) -> list[Columns]:
+    def hold(self, durable: PendingChunk) -> list[Columns]:
         """A chunk is durable, and its emissions were released; what may be acked at once."""
         own = [
             (Span(shard, first, first + len(run.segments)), run.parents)

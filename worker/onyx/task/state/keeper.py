@@ -28,7 +28,7 @@ from onyx.keystate.pages import Pages
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, fold
 from onyx.settings import StateSettings
-from onyx.task.state.chunks import Append, Appends, ChunkPace, Columns
+from onyx.task.state.chunks import ChunkPace, ChunkWriter, Columns, PendingChunk
 from onyx.task.state.emissions import Emissions, run_of
 from onyx.task.state.held_acks import HeldAcks
 from onyx.task.state.task_state import TaskState, Tracked
@@ -52,7 +52,7 @@ class StateKeeper:
         state: TaskState,
         shards: Shards,
         emissions: Emissions,
-        appends: Appends,
+        appends: ChunkWriter,
         clock: Clock,
         settings: StateSettings,
         held_acks: HeldAcks | None = None,
@@ -75,7 +75,7 @@ class StateKeeper:
         self.held_acks = held_acks
         self._again = False
         """Whether something that was applied before waits to be acked."""
-        self._awaited = Awaited()
+        self._awaited = AwaitedSegments()
         self._values: list[Columns] = []
         self._pace = ChunkPace(clock, settings)
         self._marks: deque[tuple[int, Mark]] = deque()
@@ -249,11 +249,11 @@ class StateKeeper:
         self.appends.begin(
             chunk,
             self.operator.take_files(),
-            Append(values, emitted, settled, again, self.operator.unfinished),
+            PendingChunk(values, emitted, settled, again, self.operator.unfinished),
         )
         return True
 
-    def answer(self, held: Held, durable: bool, half_applied: bool = False) -> None:
+    def answer(self, held: PendingAnswer, durable: bool, half_applied: bool = False) -> None:
         """Answer a question.
 
         Args:
@@ -290,7 +290,7 @@ class StateKeeper:
 # --- what waits ---------------------------------------------------------------------------------
 
 
-class Awaited:
+class AwaitedSegments:
     """Their ids, each with its root. They are few: those of a batch, after a crash."""
 
     def __init__(self) -> None:
@@ -319,7 +319,7 @@ class Awaited:
         }
 
 
-Held = tuple["Future[Any]", Any]
+PendingAnswer = tuple["Future[Any]", Any]
 """Who waits, and the answer, to a client or to another task. Bounded by the questions that a group
 admits at once, and by the tasks that look the state up."""
 
@@ -328,15 +328,15 @@ class HeldAnswers:
     """Not thread-safe. One chunk is on its way at a time."""
 
     def __init__(self) -> None:
-        self._of_next: list[Held] = []
-        self._on_its_way: list[Held] = []
+        self._of_next: list[PendingAnswer] = []
+        self._on_its_way: list[PendingAnswer] = []
 
     @property
     def waiting(self) -> bool:
         """Whether somebody waits for an answer."""
         return bool(self._of_next or self._on_its_way)
 
-    def hold(self, held: Held, changed: bool) -> None:
+    def hold(self, held: PendingAnswer, changed: bool) -> None:
         """Give an answer later.
 
         Args:

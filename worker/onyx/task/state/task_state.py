@@ -16,7 +16,7 @@ from onyx.program.operator import Operator
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
 from onyx.task.state.chunks import NO_COLUMNS, Columns, Whole, stored
-from onyx.task.state.emissions import Emissions, Taken
+from onyx.task.state.emissions import Emissions, PlacedRuns
 
 
 class TaskState:
@@ -83,7 +83,7 @@ class TaskState:
         self.closed.add(shard)
         self._newly_closed.add(shard)
 
-    def changes(self, emitted: Taken, settled: dict[int, int]) -> Chunk:
+    def changes(self, emitted: PlacedRuns, settled: dict[int, int]) -> Chunk:
         """What has changed since the last chunk.
 
         Args:
@@ -112,7 +112,7 @@ class TaskState:
             watermark=self._watermark,
         )
 
-    def snapshot(self, new: Taken, emissions: Emissions) -> Chunk:
+    def snapshot(self, new: PlacedRuns, emissions: Emissions) -> Chunk:
         """Everything, what is new since the last chunk included.
 
         Args:

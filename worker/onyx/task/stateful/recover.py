@@ -30,7 +30,7 @@ from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Allocation, Runtime, first_partition
 from onyx.task.recovery.old_state import carry_over_windows, may_carry_over
 from onyx.task.recovery.state import recovered_state, shards_of_rank
-from onyx.task.state.chunks import Appends
+from onyx.task.state.chunks import ChunkWriter
 from onyx.task.state.emissions import Emissions, run_of
 from onyx.task.state.held_acks import HeldAcks
 from onyx.task.state.keeper import StateKeeper
@@ -106,7 +106,7 @@ def keeper_of(
         TaskState(operator, recovered, exactly_once, unique),
         shards,
         emissions,
-        Appends(recovered.log, services.background, services.clock),
+        ChunkWriter(recovered.log, services.background, services.clock),
         services.clock,
         _spooling(settings) if its.needs.engine else settings,
         _held_acks(program, its, emissions),

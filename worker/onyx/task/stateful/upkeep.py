@@ -28,7 +28,7 @@ from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.task.parts import Allocation, Assignment, Runtime
 from onyx.task.source.frontier import newest_of
 from onyx.task.state.keeper import Moment, StateKeeper
-from onyx.task.task import Completions
+from onyx.task.task import CompletedTrees
 from onyx.transport.interface import FLUSH
 
 COMPLETED_AT_ONCE = 16
@@ -151,7 +151,7 @@ def returned(allocation: Allocation, trees: Trees) -> None:
         allocation.acks.give_back(root, parts)
 
 
-def complete(keeper: StateKeeper, message: Completions) -> None:
+def complete(keeper: StateKeeper, message: CompletedTrees) -> None:
     """Trees of what the task has emitted."""
     if message.retries_max:
         keeper.emissions.force_retry(message.roots, message.retries_max)
