@@ -31,8 +31,7 @@ from onyx.spark.driver.request import (
 )
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.storage.staging.interface import STAGING
-from onyx.task.driver.phases import QUERY_RETRY_S
-from onyx.task.driver.task import DriverTask
+from onyx.task.driver.driver_task import QUERY_RETRY_S, DriverTask
 from onyx.task.table import TABLES, StepOutcome, TaskKind
 from onyx.telemetry.catalog import RETRIES, Metric
 

@@ -2,7 +2,7 @@
 on batches answers the machine.
 
 `RUN` has what such a task does in each phase, with the parts that each uses. The driver of a query
-of Spark answers in `driver/behaviour`.
+of Spark answers in `driver/driver_task`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from onyx.transport.lookups import Found, LookUp
 Wake = Callable[[], None]
 
 _NEW_DRIVER: OnDemand[Callable[[Services, PeerId, JobId, TaskName, Wake], Task]]
-_NEW_DRIVER = OnDemand("onyx.task.driver.behaviour:new_driver")
+_NEW_DRIVER = OnDemand("onyx.task.driver.driver_task:new_driver")
 
 GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
 """Reasons for which a peer stops while its job goes on, now or later."""

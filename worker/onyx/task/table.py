@@ -2,8 +2,8 @@
 
 Each row says whether its phase may wait: a phase that waits is stepped again later and nothing
 blocks inside. The architecture of the original names the phases of execution; this is the same list
-with the wiring of an allocation version in front. The functions of the rows are in `batches` and in
-`driver/behaviour`, which refuse to load if a row has none.
+with the wiring of an allocation version in front. The functions of the rows are in `kinds` and in
+`driver/driver_task`, which refuse to load if a row has none.
 """
 
 from __future__ import annotations

@@ -1,32 +1,139 @@
-"""TAKE_OVER to COMPLETE, the phases of the driver of a job that Spark runs as a whole.
+"""The task that drives a job on Spark: no batches, no channels, and in the log the only task of its
+job, which is input and output at once.
 
-In the log such a job has one task, which is input and output at once. The order of the phases is
-its guarantee: whoever has the task first asks whether a result is committed, and runs a query only
-if none is. What a query has staged is committed before it is published, and published before the
-task logs that all is read and written. So a crash anywhere leads to a phase that goes on from there
-(`spark.driver.committed`).
+The order of its phases is its guarantee: whoever has the task first asks whether a result is
+committed, and runs a query only if none is. What a query has staged is committed before it is
+published, and published before the task logs that all is read and written. So a crash anywhere
+leads to a phase that goes on from there (`spark.driver.committed`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+from msgspec import field
+
 from onyx.errors import Blocked, OnyxError, Unavailable, UserError, UserFunctionError
+from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
 from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.program.failure import Failure
+from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.spark.driver.driver import Driver
 from onyx.spark.driver.outputs import SealFailed
 from onyx.spark.driver.request import QueryFailure, QueryReply
-from onyx.task.driver.task import DriverRuntime, Membership
-from onyx.task.parts import Sealing, TaskStatus
+from onyx.task.driver.build import build_driver
+from onyx.task.parts import (
+    PartOfAssignment,
+    Registration,
+    Sealing,
+    TaskStatus,
+    is_allocated,
+    load,
+    note_ready,
+    registered_alone,
+    signal_ready,
+)
+from onyx.task.services import Services
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.table import ADVANCED, WAITING, Answer
+from onyx.task.suspects import check_task
+from onyx.task.table import ADVANCED, TABLES, WAITING, Answer, TaskKind
+from onyx.task.task import Behaviour, Message, Ready, Rewire, Seal, StateQuestion, Task
+from onyx.telemetry.interface import TaskMetrics
 
 QUERY_RETRY_S = 1.0
 """Before a query is run again that has failed, and not because Spark is away."""
+
 PUBLISH_RETRY_S = 1.0
 """What cannot be published is tried again so often."""
+
+
+class Membership(msgspec.Struct):
+    """Its part in one allocation version."""
+
+    version: AllocationVersion
+    ready: bool = False
+    """All peers of the job are ready for this version."""
+    exhaust_proposed: bool = False
+
+
+class DriverRuntime(PartOfAssignment, frozen=True):
+    """What a driver has once its job is loaded."""
+
+    driver: Driver
+    metrics: TaskMetrics
+    registration: Registration = field(default_factory=Registration)
+
+
+class DriverTask(Task):
+    """Not thread-safe except `post`."""
+
+    runtime: DriverRuntime
+    """There when its job is loaded."""
+    membership: Membership | None = None
+    """There when it has joined an allocation version."""
+
+    @property
+    def query(self) -> str:
+        """What its query does."""
+        return "" if self.job is None else self.runtime.driver.where
+
+    @property
+    def version(self) -> AllocationVersion | None:
+        """The allocation version whose wiring it has taken; None before the first."""
+        return None if self.membership is None else self.membership.version
+
+    @property
+    def member(self) -> Membership:
+        """Its membership, in a phase behind the wiring."""
+        assert self.membership is not None, "the phase before"
+        return self.membership
+
+
+# --- before it drives ---------------------------------------------------------------------------
+
+
+def load_job(task: DriverTask) -> Answer:
+    """Read the job from the chunk store."""
+    assignment = task.assignment
+    check_task(assignment)
+    job = load(assignment)
+    if job is None:
+        return WAITING
+    metrics = assignment.services.metrics(assignment.job_id, job, assignment.task)
+    task.runtime = DriverRuntime(assignment, build_driver(assignment, job), metrics)
+    task.job, task.metrics = job, metrics
+    return ADVANCED
+
+
+def take_wiring(task: DriverTask) -> Answer:
+    """Join the newest version: a driver has no channels."""
+    assignment = task.assignment
+    if not is_allocated(assignment):
+        return WAITING
+    run = assignment.services.replica().run(assignment.job_id)
+    task.membership = Membership(AllocationVersion(run.allocation_version))
+    return ADVANCED
+
+
+def register(runtime: DriverRuntime) -> Answer:
+    """To the log the job is an input with one partition."""
+    done = registered_alone(runtime.assignment, runtime.registration)
+    return ADVANCED if done else WAITING
+
+
+def await_ready(runtime: DriverRuntime, membership: Membership, status: TaskStatus) -> Answer:
+    """Wait until the log says that all peers of the job are ready."""
+    if not membership.ready:
+        return WAITING
+    note_ready(runtime.assignment, status)
+    return ADVANCED
+
+
+# --- the query ----------------------------------------------------------------------------------
 
 
 def take_over(runtime: DriverRuntime) -> Answer:
@@ -155,3 +262,58 @@ def complete(runtime: DriverRuntime, membership: Membership, sealing: Sealing) -
         sealing.wanted = False
         runtime.assignment.propose(SealOutput(job=job, task=task))
     return WAITING
+
+
+# --- what the machine asks ----------------------------------------------------------------------
+
+RUN: dict[Phase, Callable[[DriverTask], Answer]] = {
+    Phase.LOAD_JOB: load_job,
+    Phase.WIRE: take_wiring,
+    Phase.RECOVER: lambda t: register(t.runtime),
+    Phase.SIGNAL_READY: lambda t: signal_ready(t.assignment, t.member.version),
+    Phase.AWAIT_READY: lambda t: await_ready(t.runtime, t.member, t.status),
+    Phase.TAKE_OVER: lambda t: take_over(t.runtime),
+    Phase.RUN_QUERY: lambda t: run_query(t.runtime, t.status),
+    Phase.PUBLISH: lambda t: publish(t.runtime, t.status),
+    Phase.COMPLETE: lambda t: complete(t.runtime, t.member, t.sealing),
+}
+
+assert list(RUN) == [row.phase for row in TABLES[TaskKind.DRIVER]], "every row has a function"
+
+
+def _receive(task: DriverTask, message: Message) -> None:
+    version = task.version
+    match message:
+        case Rewire(newer) if version is not None and version < newer:
+            task.assignment.background.forget()
+            task.status.superseded_s = None
+            task.phase = Phase.WIRE
+        case Ready(ready) if version == ready:
+            task.member.ready = True
+        case Seal():
+            task.sealing.wanted = True
+        case StateQuestion():
+            if message.answer.set_running_or_notify_cancel():
+                none = f"task {task.name} drives a job on Spark and has no windows itself"
+                message.answer.set_exception(Unavailable(none))
+        case _:
+            pass  # of another version, or before the first wiring: it means nothing here
+
+
+def _verdict(task: DriverTask, failure: Failure) -> Verdict:
+    """Its job has no lifecycles, and what is worth another attempt was tried again."""
+    return "kill"
+
+
+def _closers(task: DriverTask, reason: str) -> list[Callable[[], object]]:
+    return [] if task.job is None else [task.runtime.driver.close]
+
+
+DRIVING = Behaviour(RUN, _receive, lambda task: False, _verdict, _closers)
+
+
+def new_driver(
+    services: Services, peer: PeerId, job: JobId, task: TaskName, wake: Callable[[], None]
+) -> DriverTask:
+    """A driver that is yet to load its job."""
+    return DriverTask(DRIVING, services, peer, job, task, TaskKind.DRIVER, wake)
