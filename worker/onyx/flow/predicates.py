@@ -1,7 +1,7 @@
 """Predicate expressions: a name, `(name, param key...)`, a comparison, or and / or / not of these.
 
 Read once a task into a tree, of which `segment_test` makes one Python function for a segment, so
-that a plain name costs nothing over calling it; `masks` makes one for the columns of a batch.
+that a plain name costs nothing over calling it; `conditions` makes one for the columns of a batch.
 Writing the source of that function and compiling it was rejected: it saves some 50 ns an operator,
 and text of a job would be near code.
 """

@@ -180,7 +180,7 @@ class FailureHandling(msgspec.Struct, frozen=True):
 
 
 class LapLimit:
-    """What may not go back, for one batch, beside what others refuse (`handling.Refused`)."""
+    """What may not go back, for one batch, beside what others refuse (`Refused`)."""
 
     def __init__(self, back: str, laps_max: int, laps: Numbers | None, others: Refused) -> None:
         """

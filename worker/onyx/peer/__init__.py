@@ -1,5 +1,6 @@
 """Peer groups: a worker process as a member of the cluster.
 
-Read `group` (the pure state machine) with its `events` and `actions` first, then `incarnation` (the
-thread that drives it). `peer_group` is what a worker starts: one incarnation after another.
+Read `group` first (the pure state machine with its events and actions), then `incarnation` (the
+thread that drives it). `membership` is what a worker starts: one incarnation after another. `work`
+has the tasks of an incarnation, `watch` what it looks at beside events.
 """

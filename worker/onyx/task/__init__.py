@@ -1,7 +1,7 @@
 """Tasks: a table of phases and one `step()`, over the parts of a task.
 
 The way of a segment: `source` reads it, or `channels` bring it; `phases` read, apply, route and
-send the batch that it is in; `windowed` counts it, or `sink` writes it; `acking` accounts for it.
-A new allocation version begins with `recovery`. What goes wrong is in `failures`, and what is
-different under at-most-once in `delivery`.
+send the batch that it is in; `state` keeps what it changes, or `sink` writes it; `acking` accounts
+for it. A new allocation version begins with `recovery`. What goes wrong is decided in `machine`,
+and what is different under at-most-once is in `delivery`.
 """

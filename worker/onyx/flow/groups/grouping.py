@@ -138,7 +138,7 @@ class GroupChecks:
         self._several = several
 
     def __call__(self, to: Mapping[str, Outgoing]) -> list[SegmentFailure]:
-        """`handling.Refused`; leaves the group keys, or their hashes, in `to`."""
+        """`Refused`; leaves the group keys, or their hashes, in `to`."""
         if not self._groupings:
             return []
         found: dict[int, Exception] = {}

@@ -1,1 +1,2 @@
-"""The phases of a task: one table, and one module for what each part of it does."""
+"""The phases of a task that works on batches, in the order of a job's life: `start`, `wire`, then
+for each batch `read`, `apply`, `send` and `finish`. `kinds.RUN` has them all."""
