@@ -28,7 +28,7 @@ COMBINED = "(combined from similar events) "
 
 
 class RepeatedEvent(msgspec.Struct):
-    """One Event."""
+    """One Event of Kubernetes, with how often it has happened."""
 
     first_s: float
     """Seconds since the epoch."""

@@ -94,7 +94,7 @@ class OperatorMetrics:
         self._metrics["onyx_operator_reconcile_seconds"].labels(kind).observe(seconds)
 
     def queue(self, kind: str, length: int) -> None:
-        """So many objects wait."""
+        """Set how many objects wait to be worked on."""
         self._metrics["onyx_operator_queue_length"].labels(kind).set(length)
 
     def jobs(self, by_phase: Mapping[str, int]) -> None:

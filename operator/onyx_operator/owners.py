@@ -21,7 +21,7 @@ from onyx_operator.work_queue import ObjectKey
 
 
 class LogName(msgspec.Struct, frozen=True):
-    """One object."""
+    """The name of an object of an API server, as it stands in a log."""
 
     KIND: ClassVar[str]
     server: str
@@ -42,7 +42,7 @@ class LogName(msgspec.Struct, frozen=True):
 
 
 class JobOwner(LogName, frozen=True):
-    """One OnyxJob object."""
+    """One OnyxJob, as the owner of its jobs."""
 
     KIND = "OnyxJob"
     uid: str

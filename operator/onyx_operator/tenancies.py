@@ -30,7 +30,7 @@ Body = Mapping[str, Any]
 
 
 class LogAddress(msgspec.Struct, frozen=True):
-    """Where a log is."""
+    """Where the log of a tenancy is; two are the same if they have a server in common."""
 
     tenancy: str
     servers: frozenset[ZooKeeperHost]

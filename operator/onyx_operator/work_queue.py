@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class ObjectKey(msgspec.Struct, frozen=True):
-    """Which object."""
+    """Namespace and name of an object: which one is to be worked on."""
 
     namespace: str
     name: str

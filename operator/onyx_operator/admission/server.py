@@ -92,7 +92,7 @@ class Webhook:
         """The port that it listens on."""
 
     async def start(self) -> None:
-        """Listen.
+        """Listen at the port of the settings.
 
         Raises:
             Unavailable: the port is taken.

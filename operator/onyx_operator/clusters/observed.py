@@ -23,7 +23,7 @@ class ExistingObject(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its name; unique in its kind."""
+        """The name of the object; unique in its kind."""
         return str(self.body["metadata"]["name"])
 
     def belongs_to(self, uid: str) -> bool:
@@ -33,7 +33,7 @@ class ExistingObject(msgspec.Struct, frozen=True):
 
     @property
     def goes(self) -> bool:
-        """It is being deleted already."""
+        """The object is being deleted already."""
         return "deletionTimestamp" in self.body["metadata"]
 
 

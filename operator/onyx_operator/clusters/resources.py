@@ -67,7 +67,7 @@ class ChildObject(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its name; unique in its kind."""
+        """The name of the object; unique in its kind."""
         return str(self.body["metadata"]["name"])
 
     @property

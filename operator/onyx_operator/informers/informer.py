@@ -214,5 +214,5 @@ def is_newer(body: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def trimmed(body: Mapping[str, Any]) -> Object:
-    """Without what nobody here reads and takes the most room."""
+    """An object without what nobody here reads and takes the most room."""
     return {**body, "metadata": {**body["metadata"], "managedFields": last_writer(body)}}

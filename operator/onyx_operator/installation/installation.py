@@ -86,7 +86,7 @@ class InstallationSecrets:
             await asyncio.sleep(RETRY_S)
 
     async def follow(self) -> None:
-        """Look for ever."""
+        """Renew the Secrets when they are due, for ever."""
         while True:
             await asyncio.sleep(self._settings.interval_s)
             await self._looked()

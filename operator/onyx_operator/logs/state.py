@@ -60,12 +60,12 @@ class LogJob(msgspec.Struct, frozen=True):
 
     @property
     def submitted(self) -> bool:
-        """Its submission is in the log."""
+        """The submission of the job is in the log."""
         return self.stage not in ("unknown", "fenced")
 
     @property
     def ended(self) -> bool:
-        """It never runs again."""
+        """The job never runs again."""
         return self.stage in ("completed", "killed", "fenced")
 
 

@@ -23,7 +23,7 @@ class OnDemand(Generic[T]):
         self.path = path
 
     def load(self) -> T:
-        """The thing itself."""
+        """What the name stands for, imported now if it was not yet."""
         found: T = loaded(self.path)
         return found
 

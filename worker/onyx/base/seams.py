@@ -44,7 +44,7 @@ class Randomness(Protocol):
     """The two draws that Onyx needs; `random.Random` has them."""
 
     def random(self) -> float:
-        """From 0 up to, not including, 1."""
+        """A number from 0 up to, not including, 1."""
         ...
 
     def getrandbits(self, bits: int, /) -> int:

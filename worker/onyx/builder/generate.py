@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent / "generated"
 
 
 def files(folder: Path = FOLDER) -> dict[Path, str]:
-    """Both modules with their text."""
+    """The two generated modules, each path with its text."""
     return {folder / "keys.py": keys.module(), folder / "plugins.py": plugins.module()}
 
 

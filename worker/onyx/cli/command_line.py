@@ -99,7 +99,7 @@ class _Parameter(NamedTuple):
 
     @property
     def option_names(self) -> tuple[str, ...]:
-        """With their dashes; none of an argument."""
+        """The names of an option, with their dashes; an argument has none."""
         return tuple(self.about.names.split()) if isinstance(self.about, Option) else ()
 
     @property

@@ -106,7 +106,7 @@ class JobProgress:
         return remarks(self._job, self._totals)
 
     def rows(self, average: bool = False) -> list[TaskProgress]:
-        """With the speed of the last seconds, or of the whole time."""
+        """The figures of each task, with its speed of the last seconds or of the whole time."""
         elapsed_s = self._samples[-1][0] - self._started_s
         rows = []
         for task in self._tasks:

@@ -138,7 +138,7 @@ def show(value: Any) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """`a, b or c`."""
+    """Words in a list for a person: `a, b or c`."""
     names = list(words)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 

@@ -77,7 +77,7 @@ class ForkStarted(msgspec.Struct, tag=True, frozen=True):
 
 
 class ForkRefused(msgspec.Struct, tag=True, frozen=True):
-    """There is no fork."""
+    """Why the zygote has not forked."""
 
     why: str
 
@@ -309,7 +309,7 @@ def supported() -> bool:
 
 
 def send(channel: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> None:
-    """Send one message."""
+    """Send one message, with descriptors of files."""
     data = msgspec.msgpack.encode(message)
     socket.send_fds(channel, [_LENGTH.pack(len(data))], descriptors)
     channel.sendall(data)

@@ -82,7 +82,7 @@ def left(recorder: Recorder) -> list[ReportLoss]:
 
 
 def described(deaths: Sequence[Inside]) -> str:
-    """In words, for the log; empty when nobody was in user code."""
+    """What was running at a death, in words for the log; empty when nobody was in user code."""
     return "; or ".join(_described(each) for each in deaths)
 
 

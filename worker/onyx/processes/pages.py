@@ -61,6 +61,6 @@ class Pages:
         self.listeners = opened
 
     def close(self) -> None:
-        """Serve no longer."""
+        """Close the endpoint."""
         if self._server is not None:
             self._server.close()

@@ -24,7 +24,7 @@ _LOOK_MIN_S, _LOOK_MAX_S = 0.000_5, 0.05
 
 
 class Executable(NamedTuple):
-    """What is to run."""
+    """A program with all that it is started with."""
 
     module: str
     arguments: Sequence[str]
@@ -47,7 +47,7 @@ class ProcessEnd(NamedTuple):
 
     @classmethod
     def of(cls, status: int, rss_max: int) -> ProcessEnd:
-        """From what `wait4` says."""
+        """The end of a process as `wait4` reports it."""
         return cls(os.waitstatus_to_exitcode(status), rss_max * _RSS_UNIT_BYTES)
 
 
@@ -96,11 +96,11 @@ class Process(ABC):
             self._send(number)
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def _send(self, number: int) -> None:

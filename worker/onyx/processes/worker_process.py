@@ -160,7 +160,8 @@ class Worker:
 
 
 def keep_freed_memory() -> None:
-    """From now on, in this process. Without effect where the allocator is not that of glibc."""
+    """Have the allocator keep what is freed, from now on in this process; without effect where it
+    is not that of glibc."""
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):
         return

@@ -90,7 +90,7 @@ def sentence(deaths: Sequence[Death]) -> str:
 
 
 def reason(deaths: Sequence[Death]) -> str:
-    """In one word, for conditions and events."""
+    """Why processes have died, in one word for conditions and events."""
     by_memory = any(each.cause is DeathCause.MEMORY for each in deaths)
     return "OutOfMemory" if by_memory else "WorkersDie"
 
@@ -106,7 +106,7 @@ def memory_words(death: Death) -> str:
 
 
 def mebibytes(size: int) -> str:
-    """A size in words."""
+    """A number of bytes as text, in MiB."""
     return f"{max(1, round(size / _MEBIBYTE)):,} MiB"
 
 

@@ -52,7 +52,7 @@ class TaskTotals(msgspec.Struct, frozen=True):
         return self._with(other, 1)
 
     def since(self, before: TaskTotals) -> TaskTotals:
-        """Without what had been counted before."""
+        """What was counted since an earlier count."""
         return self._with(before, -1)
 
     @property

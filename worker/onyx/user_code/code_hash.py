@@ -143,8 +143,8 @@ def _is_installed(spec: ModuleSpec) -> bool:
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
-    """In a fixed order. Not in hidden folders: in a mounted ConfigMap these hold every file once
-    more, under a name with a time."""
+    """The files of Python below a folder, in a fixed order, without hidden folders: in a mounted
+    ConfigMap these hold every file once more, under a name with a time."""
     for below, folders, files in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for each in sorted(files):

@@ -252,7 +252,7 @@ def _cut(state: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without what a terminal would obey: whoever sends segments does not command it."""
+    """Text without what a terminal would obey: whoever sends segments does not command it."""
     return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
 
 

@@ -23,7 +23,7 @@ TASKS_MAX = 200
 
 
 def schema() -> Schema:
-    """The whole status."""
+    """The schema of the whole status of an OnyxJob."""
     return object_of(
         "State of the job; written by the operator.",
         phase={**text("Phase of the job."), "enum": list(PHASES)},

@@ -84,7 +84,7 @@ def amount_of(amount: int | str) -> Decimal:
 
 
 def count_or_percent() -> IntegerOrText:
-    """So many, or such a share."""
+    """The kind of a value that is a count or a percentage."""
     return IntegerOrText('a count, or a share such as "25%"', _PERCENT)
 
 

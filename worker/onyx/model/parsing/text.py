@@ -112,7 +112,7 @@ class _Reader:
             self.report.unreadable(path, f"is nested more than {DEPTH_MAX} levels deep")
 
     def _alias(self, event: Any) -> None:
-        """One that stands for nothing."""
+        """Report an alias that stands for nothing."""
         path = self._path(INVALID, event.start_mark.line + 1)
         what = f"is an alias (*{event.anchor}) of nothing"
         self.report.unreadable(path, what, f"write &{event.anchor} at a value above it")

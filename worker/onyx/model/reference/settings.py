@@ -21,7 +21,7 @@ A duration is in seconds (`_S`), a size in bytes (`_BYTES`). A list is separated
 
 
 def page() -> str:
-    """The whole page."""
+    """The whole page of settings."""
     return _HEAD + TABLE + "".join(rows(Settings(), "ONYX"))
 
 

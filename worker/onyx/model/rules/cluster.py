@@ -117,7 +117,7 @@ def _taken(name: str, path: str, report: Report) -> None:
 
 
 def _check_identity(env: Any, path: str, report: Report) -> None:
-    """Who a worker is is no more said by a template than by variables."""
+    """A template names no identity of a worker, and neither do variables."""
     for index, each in enumerate(env if isinstance(env, list) else ()):
         name = each.get("name") if isinstance(each, dict) else None
         if isinstance(name, str) and name in SET_BY_OPERATOR:
