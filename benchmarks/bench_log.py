@@ -19,8 +19,8 @@ from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.ids import NO_POSITION, GroupId, PeerId
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.replica.commands import AddVirtualPeer
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 

@@ -27,8 +27,7 @@ from onyx.model.parsing.job import parse_manifest
 from onyx.rights import EVERYTHING
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.request import QueryRequest
-from onyx.spark_query.config import QueryConfig
-from onyx.spark_query.programs import Query
+from onyx.spark_query.programs import Query, QueryConfig
 from onyx.spark_query.run import answer
 from onyx.spark_query.session import opened
 

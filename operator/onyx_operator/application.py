@@ -22,10 +22,9 @@ from kubernetes import client as kubernetes_client
 from msgspec.structs import replace
 
 from onyx.log.interface import ClientLog
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings
-from onyx.submission.plugin_options import wrong_options
-from onyx.submission.sql_checks import wrong_sql
+from onyx.submission.job_checks import wrong_options, wrong_sql
 from onyx.telemetry.http_server import TelemetryServer
 from onyx_operator.admission.server import Check, serve_webhook
 from onyx_operator.authors import Authors

@@ -16,7 +16,7 @@ from tests.support.servers.cluster import Cluster
 from tests.support.servers.ensemble import Ensemble, RunningEnsemble, Server
 
 from onyx.ids import NO_POSITION
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.processes.ends import ExitCode
 from onyx.settings import Settings
 

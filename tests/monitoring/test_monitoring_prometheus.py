@@ -21,7 +21,7 @@ from tests.support.servers.cluster import Cluster
 from tests.support.servers.ports import free_port
 
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import TelemetrySettings
 
 WORKERS, PEERS = 2, 2

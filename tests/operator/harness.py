@@ -35,7 +35,7 @@ from tests.support.patience import WAIT_S
 from onyx.errors import Unavailable
 from onyx.ids import Position
 from onyx.log.interface import ClientLog
-from onyx.log.owner import check_owner
+from onyx.log.tenancy import check_owner
 from onyx.replica import machine
 from onyx.replica.command import Command
 from onyx.replica.state import Replica

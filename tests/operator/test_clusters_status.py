@@ -10,7 +10,7 @@ import yaml
 from msgspec.structs import replace
 from tests.operator.clusters import CODE, OPERATOR, SMALL, SPARK, WHOLE, cluster, pool
 
-from onyx.log.room import Usage
+from onyx.log.tenancy import Usage
 from onyx.model.crd import cluster as crd_cluster
 from onyx.reports.deaths import Death, DeathCause
 from onyx.settings import Settings, ZooKeeperSettings

@@ -25,7 +25,7 @@ from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings
 
 pytestmark = pytest.mark.server

@@ -16,7 +16,7 @@ from tests.support.servers.ports import free_port
 
 from onyx import api as onyx_api
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server

@@ -20,7 +20,7 @@ from tests.support.spark.stream import Worker, written
 
 from onyx.ledger.retry_delay import DEFAULT
 from onyx.model.parsing.job import parse_manifest
-from onyx.spark_query.retrying import Retrying
+from onyx.spark_query.tree import Retrying
 
 INPUTS, CLASSES = "tests.support.spark.inputs", "tests.support.spark.processors"
 FUNCTIONS = "tests.support.spark.keyed_functions"
@@ -43,8 +43,8 @@ def limits(draw: st.DrawFn) -> dict[str, Any]:
         "sources.BATCH_SEGMENTS_MAX": draw(st.sampled_from([2, 5, 9])),
         "outlet.GATHERED_MAX": draw(st.sampled_from([1, 4, 2048])),
         "folding.inbox.GIVEN_MAX": draw(st.sampled_from([1, 7, 8192])),
-        "folding.kept_states.WARM_BYTES_MAX": draw(st.sampled_from([0, 1 << 20])),
-        "folding.kept_states.CHUNKS_MAX": draw(st.sampled_from([1, 2, 8])),
+        "folding.share_state.WARM_BYTES_MAX": draw(st.sampled_from([0, 1 << 20])),
+        "folding.share_state.CHUNKS_MAX": draw(st.sampled_from([1, 2, 8])),
     }
 
 

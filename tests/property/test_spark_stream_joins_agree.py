@@ -161,7 +161,7 @@ def in_micro_batches(case: Case, worker: Worker) -> None:
     with (
         mock.patch(f"{sources}BATCH_SEGMENTS_MAX", case.a_batch),
         mock.patch(f"{sources}NEWS_S", 0.0),
-        mock.patch("onyx.spark_query.folding.kept_states.WARM_BYTES_MAX", case.warm),
+        mock.patch("onyx.spark_query.folding.share_state.WARM_BYTES_MAX", case.warm),
     ):
         for number, when in case.dies:
             worker.dies = lambda batch, n=number, w=when: w if batch.number == n else ""  # type: ignore[misc]

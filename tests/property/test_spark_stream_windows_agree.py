@@ -112,7 +112,7 @@ def in_micro_batches(
     with (
         mock.patch(f"{sources}BATCH_SEGMENTS_MAX", a_batch),
         mock.patch(f"{sources}NEWS_S", 0.0),
-        mock.patch("onyx.spark_query.folding.kept_states.WARM_BYTES_MAX", warm),
+        mock.patch("onyx.spark_query.folding.share_state.WARM_BYTES_MAX", warm),
     ):
         for number, when in dies:
             worker.dies = lambda batch, n=number, w=when: w if batch.number == n else ""  # type: ignore[misc]

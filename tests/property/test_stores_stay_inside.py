@@ -18,7 +18,7 @@ from tests.support.servers.object_stores import ObjectStore
 
 from onyx.errors import OnyxError, UserError
 from onyx.ids import GroupId, JobId, TaskName
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.log.paths import Paths
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.plugins.parts.folders import parts_at
@@ -161,9 +161,7 @@ def _no_runner(*_: object) -> None:
 @hostile
 @given(
     name=hostile_names,
-    path=st.sampled_from(
-        [job_documents.frontiers, job_documents.location, job_documents.exception]
-    ),
+    path=st.sampled_from([documents.frontiers, documents.location, documents.exception]),
 )
 def test_of_nodes_in_zookeeper(name: str, path: object) -> None:
     paths = Paths("tenancy")

@@ -21,7 +21,7 @@ from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.plugin import SparkInput
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.stage.options import SparkOptions
-from onyx.submission.plugin_options import wrong_options
+from onyx.submission.job_checks import wrong_options
 from onyx_operator.clusters.environment import environment
 
 SEEN = "not-to-be-seen"

@@ -12,7 +12,7 @@ from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, s
 from tests.operator.test_clusters_operator import eventually, message, says
 from tests.support.log.memory_log import MemoryLog
 
-from onyx.log.owner import TenancyTaken, check_owner
+from onyx.log.tenancy import TenancyTaken, check_owner
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.connection import NoLog, connection
 from onyx_operator.settings import OperatorSettings

@@ -18,11 +18,11 @@ from tests.support.log.logs import settings_for
 from tests.support.log.memory_log import MemoryLog
 
 from onyx.client.client import Client
-from onyx.history.collector import Collector
+from onyx.history.collection import HistoryCollector
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId
-from onyx.log.room import NoRoom
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.tenancy import NoRoom
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.state import Replica
 from onyx.settings import HistorySettings, LogSettings
@@ -65,7 +65,7 @@ def collect(memory: MemoryLog, rounds: int) -> None:
     log = memory.client()
     settings = HistorySettings(chunk_age_s=3_600.0)
     for _ in range(rounds):
-        Collector(
+        HistoryCollector(
             log,
             Replicas(log, "balanced"),
             settings,

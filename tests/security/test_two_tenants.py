@@ -30,8 +30,8 @@ from onyx.client.client import Client
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 from onyx_operator.connection import connection
 from onyx_operator.settings import OperatorSettings

@@ -20,7 +20,7 @@ from tests.support.log.memory_log import MemoryLog
 from onyx.cli.commands.events import acts
 from onyx.client.client import Client
 from onyx.codec.entries import decode_entry, encode_entry
-from onyx.history.archive_file import decode_file, encode_file
+from onyx.history.archive import decode_file, encode_file
 from onyx.ids import JobId, Position
 from onyx.log.acts import user_of_process
 from onyx.log.interface import Origin

@@ -31,7 +31,7 @@ from onyx.cli.commands.admit import admit
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import TlsSettings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server

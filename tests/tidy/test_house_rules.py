@@ -42,7 +42,7 @@ NARROW_ERRORS = re.compile(r"\b(msgspec\.(DecodeError|MsgspecError)|JSONDecodeEr
 """Text that is no UTF-8, and nesting without an end, are none of these (`structs.UNREADABLE`)."""
 MESSAGES = (
     "processes/worker_process.py", "plugins/http/bodies.py", "spark/objects/", "spark_query/",
-    "spark_source/fitting.py", "sql/engine.py", "testing/",
+    "spark_source/rows.py", "sql/engine.py", "testing/",
 )  # fmt: skip
 """What is decoded there was encoded by this process or by one of ours that lives: it is not stored
 anywhere; and bodies of HTTP, whose caller explains what is wrong with them."""

@@ -17,8 +17,7 @@ from onyx.model.notices import notices
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
 from onyx.model.report import at
-from onyx.submission.plugin_options import wrong_options
-from onyx.submission.sql_checks import wrong_sql
+from onyx.submission.job_checks import wrong_options, wrong_sql
 
 Object = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onyx.errors import Unavailable
-from onyx.log.room import Usage
+from onyx.log.tenancy import Usage
 from onyx.reports.deaths import Death
 from onyx.settings import Settings
 from onyx_operator.clusters.act import act

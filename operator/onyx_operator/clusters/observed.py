@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from onyx.log.room import Usage
+from onyx.log.tenancy import Usage
 from onyx.reports.deaths import Death
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.spec import ClusterRefusal

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onyx.log.room import NEARLY_FULL, Usage
+from onyx.log.tenancy import NEARLY_FULL, Usage
 from onyx.reports.deaths import reason, sentence
 from onyx_operator.clusters.observed import ClusterObservation
 from onyx_operator.clusters.plan import ClusterPlan

@@ -18,8 +18,8 @@ from typing import Any
 
 from onyx.client import failure_text
 from onyx.ids import JobId
-from onyx.log import job_documents
-from onyx.log.frontier_documents import completed_position
+from onyx.log import documents
+from onyx.log.documents import completed_position
 from onyx.log.interface import ClientLog
 from onyx.replica.jobs import input_partitions
 from onyx.reports.deaths import Death, concerning, is_recent
@@ -178,7 +178,7 @@ class Frontiers:
         names = (
             [str(number) for number in self._due(job, partitions)]
             if partitions
-            else list(log.list_documents(job_documents.frontiers(job)))[:READ_MAX]
+            else list(log.list_documents(documents.frontiers(job)))[:READ_MAX]
         )
         found: dict[int, int] = {}
         for name in names:

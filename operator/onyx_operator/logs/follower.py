@@ -20,8 +20,7 @@ from onyx.client.client import Client
 from onyx.errors import LogReplaced, OnyxError, Unavailable
 from onyx.ids import Position
 from onyx.log.interface import ClientLog, Origin
-from onyx.log.owner import TenancyTaken
-from onyx.log.room import Usage
+from onyx.log.tenancy import TenancyTaken, Usage
 from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings

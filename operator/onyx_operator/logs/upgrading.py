@@ -21,7 +21,7 @@ from onyx.replica.command import Command, Entry
 from onyx.replica.commands import SubmitJob
 from onyx.replica.state import Replica
 from onyx.submission import upgrades
-from onyx.submission.worker_checks import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers
+from onyx.submission.preflight import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers
 from onyx.upgrade.plan import Plan, upgrading
 from onyx_operator.conditions import problem_lines
 from onyx_operator.logs.follower import Follower

@@ -15,7 +15,7 @@ from typing import Any
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.log.acts import Act
-from onyx.log.room import Usage
+from onyx.log.tenancy import Usage
 from onyx.model.job import Job
 from onyx.replica.command import Command
 from onyx.replica.state import Replica

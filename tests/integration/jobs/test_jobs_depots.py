@@ -16,7 +16,7 @@ from onyx import api
 from onyx.client.appender import Appender
 from onyx.client.workers import addresses_of
 from onyx.ids import JobId
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.plugins.channel import Channel
 from onyx.testing import TestEnv, with_test_env
 
@@ -72,7 +72,7 @@ def append(env: TestEnv, job: JobId, first: int, end: int) -> None:
 
 def stored(env: TestEnv, job: JobId) -> int:
     """How many segments of a job are processed, as far as that is stored."""
-    log, folder = env.client.log, job_documents.frontiers(job)
+    log, folder = env.client.log, documents.frontiers(job)
     found = [log.get_document(f"{folder}/{name}") for name in log.list_documents(folder)]
     return sum(json.loads(each.data)["position"] for each in found if each is not None)
 

@@ -17,7 +17,7 @@ from tests.support.servers.processes import onyx
 from onyx.errors import JobRefused, Unavailable
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
-from onyx.submission import worker_checks
+from onyx.submission import preflight
 
 pytestmark = pytest.mark.server
 PEERS = 4
@@ -170,7 +170,7 @@ def test_a_worker_that_hangs_over_it_is_named_and_goes_on_with_its_work_and_othe
     cluster, job = running
     lifecycles = [{"task": "all", "calls": "offered:hangs"}]
     with monkeypatch.context() as patch:
-        patch.setattr(worker_checks, "ANSWER_TIMEOUT_S", 2.0)
+        patch.setattr(preflight, "ANSWER_TIMEOUT_S", 2.0)
         with pytest.raises(Unavailable, match=r"no answer from \S+:\d+, \S+:\d+ within 2 s"):
             cluster.submit(after(job, lambda spec: spec.update(lifecycles=lifecycles)))
     with pytest.raises(JobRefused, match="offers no functions of other"):

@@ -19,9 +19,9 @@ from tests.support.log.submissions import submit_job
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import ChunkGone, Document, GroupLog, Origin, Session
-from onyx.log.room import NoRoom
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.tenancy import NoRoom
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.replica.command import Command
 from onyx.settings import LogSettings, Settings
 

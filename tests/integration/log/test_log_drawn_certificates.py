@@ -18,8 +18,8 @@ from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.server import tls as server_tls
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx_operator.installation.authority import Authority, Pair, issue, new_authority
 from onyx_operator.installation.installation import put

@@ -21,8 +21,8 @@ from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import Session
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper import dialler
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.replica.command import Entry
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 

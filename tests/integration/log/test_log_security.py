@@ -27,16 +27,13 @@ from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import Session
 from onyx.log.server import tls as server_tls
 from onyx.log.server.config import Ensemble
-from onyx.log.server.formation import Holds, Unknown
-from onyx.log.server.formation_port import ask
-from onyx.log.server.member import Member
+from onyx.log.server.member import Holds, Member, Unknown, ask
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.above import admit
 from onyx.log.zookeeper.access import Access, read_access
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
-from onyx.log.zookeeper.dialler import zookeeper_certificates
+from onyx.log.zookeeper.dialler import TlsHandler, zookeeper_certificates
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
-from onyx.log.zookeeper.tls_handler import TlsHandler
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx.tls.diagnosis import diagnose
 from onyx.tls.files import ZOOKEEPER, CertificateFiles

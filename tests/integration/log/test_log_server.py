@@ -22,9 +22,8 @@ from onyx.ids import NO_POSITION
 from onyx.log.server import java_command, process
 from onyx.log.server.config import Ensemble
 from onyx.log.server.java_command import find_jars
-from onyx.log.server.probe import is_serving
-from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.server.process import ZooKeeperServer, is_serving
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 
 OWNER = """
 import sys, time

@@ -15,8 +15,8 @@ from tests.support.servers.tcp_proxy import TcpProxy
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import Session
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings
 
 pytestmark = pytest.mark.server

@@ -30,7 +30,7 @@ from onyx.model.parsing.job import parse_manifest, parse_mapping
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.middle.spool import StageSpool
-from onyx.spark_query.middle.beside import run_beside
+from onyx.spark_query.middle.stages import run_beside
 from onyx.spark_query.session import opened
 from onyx.testing import TestEnv, with_test_env
 

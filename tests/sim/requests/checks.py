@@ -34,7 +34,7 @@ from onyx.journal.journal import Journal, read_ended
 from onyx.journal.logs import JOURNALS, Chunk, ChunkPlace, PartitionFolder, decode_chunk
 from onyx.journal.view import JournalView
 from onyx.ledger.lineage import PARTITION_SHIFT, unpack
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.request import Status
 from onyx.storage.fenced_log import NOTE
@@ -320,7 +320,7 @@ class RequestChecks(Checks):
         return self._of.replica.partitions(self._of.job_id)[self._of.read].first
 
     def _read_from(self, partition: int) -> int:
-        path = job_documents.frontier(self._of.job_id, self._first + partition)
+        path = documents.frontier(self._of.job_id, self._first + partition)
         document = self._of.documents.documents.get(path)
         return msgspec.json.decode(document.data)["cursor"]["position"] if document else 0
 

@@ -38,7 +38,7 @@ from onyx.keystate.records import (
     TimerDue,
 )
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, unpack
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.operators.windowed.definition import Windowed
 from onyx.operators.windowed.operator import WindowedOperator
 from onyx.state.chunks import ChunkReader, EmittedRun
@@ -271,7 +271,7 @@ class Checks:
         if task != "read":
             return POSITIONS_MAX
         document = self._world.documents.documents.get(
-            job_documents.frontier(self._world.job_id, partition)
+            documents.frontier(self._world.job_id, partition)
         )
         return msgspec.json.decode(document.data)["position"] if document else 0
 

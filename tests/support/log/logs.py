@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 from tests.support.patience import WAIT_S
 
 from onyx.ids import GroupId
+from onyx.log.zookeeper.dialler import TlsHandler
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
-from onyx.log.zookeeper.tls_handler import TlsHandler
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
 

@@ -24,10 +24,9 @@ from onyx.errors import Fenced, StateError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
 from onyx.log.callback_loop import Loop
-from onyx.log.interface import ChunkGone, Document, Origin, Session
+from onyx.log.interface import ChunkGone, Document, Origin, Reader, Session
 from onyx.log.paths import Paths
-from onyx.log.reader import Reader
-from onyx.log.room import Usage
+from onyx.log.tenancy import Usage
 from onyx.log.zookeeper.chunks import pack
 from onyx.replica.command import Command, Entry
 from onyx.settings import LogSettings

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from kazoo.client import KazooClient
 from tests.support.patience import WAIT_S
 
-from onyx.log.zookeeper.tls_handler import TlsHandler
+from onyx.log.zookeeper.dialler import TlsHandler
 from onyx.settings import TlsSettings
 from onyx.tls.files import ZOOKEEPER, CertificateFiles
 

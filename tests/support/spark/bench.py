@@ -17,9 +17,8 @@ from tests.support.spark.query import Frames
 from onyx.settings import Settings, StateSettings
 from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
 from onyx.spark_query import run
-from onyx.spark_query.config import QueryConfig
 from onyx.spark_query.failure import found_in
-from onyx.spark_query.programs import Query
+from onyx.spark_query.programs import Query, QueryConfig
 from onyx.spark_query.stream import Stream
 from onyx.state.opening import open_store
 

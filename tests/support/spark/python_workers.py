@@ -33,7 +33,7 @@ NEEDED = (
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.worker.plan_data_source_read",
-    "onyx.spark_query.run_fragment",
+    "onyx.spark_query.fragment",
 )
 """Imported before the fork."""
 ALLOCATORS = {"jemalloc_bg_thd"}

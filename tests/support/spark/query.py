@@ -28,16 +28,15 @@ from onyx.spark.driver.request import QueryBatch, QueryReply, QueryRequest
 from onyx.spark.objects.messages import write_list
 from onyx.spark.objects.reading import opened_parquet
 from onyx.spark.objects.writing import UploadOrder, uploaded
-from onyx.spark_query.config import QueryConfig
-from onyx.spark_query.folding import contents
-from onyx.spark_query.programs import Query
+from onyx.spark_query.folding import share_state
+from onyx.spark_query.programs import Query, QueryConfig
 from onyx.spark_query.rows import SCHEMA, Row, rows_of
 from onyx.spark_query.run import answer
 from onyx.spark_query.stream import Publish
 from onyx.storage.objects.urls import is_url, parse_url
 
 Rows = list[dict[str, Any]]
-watch_operators(contents)
+watch_operators(share_state)
 _attempts = itertools.count()
 _files: dict[str, Frame] = {}
 """Frames that were written, by their folders."""

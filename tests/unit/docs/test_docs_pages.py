@@ -14,8 +14,7 @@ from onyx.model.kinds import AGGREGATIONS, TRIGGERS
 from onyx.model.names import REFINEMENTS
 from onyx.model.parsing.cluster import parse_cluster_manifest
 from onyx.model.parsing.job import parse_manifest, parse_mapping
-from onyx.submission.plugin_options import wrong_options
-from onyx.submission.sql_checks import wrong_sql
+from onyx.submission.job_checks import wrong_options, wrong_sql
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = {

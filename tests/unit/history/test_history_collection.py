@@ -15,7 +15,7 @@ from tests.support.log.submissions import submit_job
 from onyx.client.client import Client
 from onyx.errors import Unavailable, UserError
 from onyx.history.archive import Archive
-from onyx.history.collector import Collector
+from onyx.history.collection import HistoryCollector
 from onyx.history.replicas import Replicas
 from onyx.ids import NO_POSITION, JobId, Position
 from onyx.log.interface import Origin
@@ -99,8 +99,8 @@ class World:
             raise Unavailable("no store")
         self.removed.append(job)
 
-    def collector(self) -> Collector:
-        return Collector(
+    def collector(self) -> HistoryCollector:
+        return HistoryCollector(
             self.log,
             Replicas(self.log, "balanced", self.archive),
             self.settings,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.log.replica_log import ReplicaLog
 
-from onyx.history.limits import Mark, expired, marked, older_than, trim_to
+from onyx.history.limits import LogMark, expired, marked, older_than, trim_to
 from onyx.ids import NO_POSITION, JobId, Position
 from onyx.replica.commands import KillJob
 from onyx.settings import HistorySettings
@@ -16,8 +16,8 @@ DAY_MS = 86_400_000
 SETTINGS = HistorySettings(age_s=86_400, killed_age_s=604_800, jobs_max=10, entries_max=1_000)
 
 
-def marks(*pairs: tuple[int, int]) -> list[Mark]:
-    return [Mark(Position(position), wall_ms) for position, wall_ms in pairs]
+def marks(*pairs: tuple[int, int]) -> list[LogMark]:
+    return [LogMark(Position(position), wall_ms) for position, wall_ms in pairs]
 
 
 @given(
@@ -28,12 +28,12 @@ def test_an_entry_that_is_old_by_all_marks_is_old_by_those_that_are_kept(
     steps: list[tuple[int, int]], age_ms: int
 ) -> None:
     """Thinned marks call nothing older than it is, and nothing younger by more than a part."""
-    kept: tuple[Mark, ...] = ()
-    every: list[Mark] = []
+    kept: tuple[LogMark, ...] = ()
+    every: list[LogMark] = []
     now_ms = position = 0
     for entries, passed_ms in steps:
         position, now_ms = position + entries, now_ms + passed_ms
-        every.append(Mark(Position(position), now_ms))
+        every.append(LogMark(Position(position), now_ms))
         kept = marked(kept, Position(position), now_ms, SETTINGS)
     exact, found = (older_than(each, now_ms, age_ms / 1000) for each in (every, kept))
     assert found <= exact
@@ -44,7 +44,7 @@ def test_an_entry_that_is_old_by_all_marks_is_old_by_those_that_are_kept(
 
 
 def test_weeks_take_a_few_dozen_marks() -> None:
-    kept: tuple[Mark, ...] = ()
+    kept: tuple[LogMark, ...] = ()
     for minute in range(20_000):
         kept = marked(kept, Position(minute), minute * 60_000, SETTINGS)
     assert len(kept) < 120

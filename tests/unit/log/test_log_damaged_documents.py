@@ -13,10 +13,10 @@ from tests.support.log.memory_log import MemoryLog
 
 from onyx.client import deaths, reports
 from onyx.errors import StateError, UserError
-from onyx.history import beside, marks
+from onyx.history import beside, limits
 from onyx.ids import GroupId, JobId, Position, TaskName
-from onyx.log import job_documents, worker_documents
-from onyx.log.frontier_documents import completed_position
+from onyx.log import documents
+from onyx.log.documents import completed_position
 from onyx.model.parsing.job import parse_manifest
 from onyx.model.parsing.mapping import stored_job
 from onyx.peer import loss_reports
@@ -49,17 +49,17 @@ ZOOKEEPER = "restore the data of ZooKeeper"
 
 
 def frontier(log: Any, data: bytes) -> None:
-    log.put_document(job_documents.frontier(JOB, 3), data, None)
+    log.put_document(documents.frontier(JOB, 3), data, None)
     FrontierStore(SimpleNamespace(log=log), JOB, 3).load()  # type: ignore[arg-type]
 
 
 def committed_query(log: Any, data: bytes) -> None:
-    log.put_document(job_documents.committed_query(JOB), data, None)
+    log.put_document(documents.committed_query(JOB), data, None)
     committed(log, JOB)
 
 
 def committed_query_in_a_chunk(log: Any, data: bytes) -> None:
-    log.put_document(job_documents.committed_query(JOB), log.put_chunk(data).encode(), None)
+    log.put_document(documents.committed_query(JOB), log.put_chunk(data).encode(), None)
     committed(log, JOB)
 
 
@@ -98,11 +98,11 @@ def test_a_replica_that_is_none_is_an_error(data: bytes) -> None:
 @damaged
 def test_reports_for_people_that_cannot_be_read_hide_no_others(data: bytes) -> None:
     log = MemoryLog().client()
-    log.put_document(job_documents.outcome(JOB, GroupId("g1")), data, None)
+    log.put_document(documents.outcome(JOB, GroupId("g1")), data, None)
     whole = OutcomeReport(GroupId("g2"), working=False, tasks={TASK: TaskTotals(late=3)})
-    log.put_document(job_documents.outcome(JOB, GroupId("g2")), msgspec.json.encode(whole), None)
-    log.put_document(worker_documents.deaths("host"), data, None)
-    log.put_document(job_documents.frontier(JOB, 0), data, None)
+    log.put_document(documents.outcome(JOB, GroupId("g2")), msgspec.json.encode(whole), None)
+    log.put_document(documents.deaths("host"), data, None)
+    log.put_document(documents.frontier(JOB, 0), data, None)
     lines = reports.outcomes(log, Replica(), parse_manifest(MANIFEST), JOB)
     assert lines == ("about 3 segments of in came late and counted in no window",)
     assert deaths.read_deaths(log) == []
@@ -114,7 +114,7 @@ def test_reports_for_people_that_cannot_be_read_hide_no_others(data: bytes) -> N
 @pytest.mark.parametrize("data", [b"", b"{", b"[7]", b'"\xff"'])
 def test_why_a_job_was_killed_may_be_unreadable(data: bytes) -> None:
     log = MemoryLog().client()
-    log.put_document(job_documents.exception(JOB), data, None)
+    log.put_document(documents.exception(JOB), data, None)
     report = reports.exception(log, JOB)
     assert report is not None
     assert "cannot be read" in report["detail"]
@@ -125,14 +125,14 @@ def test_a_collector_goes_on_without_marks_and_notes_that_it_cannot_read(
     caplog: pytest.LogCaptureFixture, data: bytes
 ) -> None:
     log, removed = MemoryLog().client(), list[str]()
-    log.put_document(marks.MARKS, data, None)
+    log.put_document(limits.MARKS, data, None)
     for _ in range(2):
-        found = marks.noted_marks(log, Position(5), 1_000, HistorySettings())
+        found = limits.noted_marks(log, Position(5), 1_000, HistorySettings())
     assert [mark.position for mark in found] == [5]
 
-    log.put_document(job_documents.left_files(JOB), data, None)
+    log.put_document(documents.left_files(JOB), data, None)
     log.put_document(
-        job_documents.left_files(JobId("job-2")), b'[{"path": "/p", "name": "job-2.in"}]', None
+        documents.left_files(JobId("job-2")), b'[{"path": "/p", "name": "job-2.in"}]', None
     )
     beside.sweep_documents(
         log, Replica, lambda job: None, lambda path, name: not removed.append(name)

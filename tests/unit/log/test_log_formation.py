@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from onyx.log.server.formation import Holds, Join, Unknown, Vote, Wait, decide
+from onyx.log.server.member import Holds, Join, Unknown, Vote, Wait, decide
 
 SAID = {"-": Holds.NOTHING, "1": Holds.ALONE, "3": Holds.SHARED, "?": Unknown("does not answer")}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onyx.java import Java
-from onyx.log.server.class_archive import ClassArchive
+from onyx.log.server.java_command import ClassArchive
 
 
 @pytest.fixture

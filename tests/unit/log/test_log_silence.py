@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from onyx.log.zookeeper.silence import Judgement, Look, State, step
+from onyx.log.zookeeper.lost_servers import Judgement, Look, ServerSilence, step
 
 NONE, SILENT, OVER = Judgement.NONE, Judgement.SILENT, Judgement.OVER
 
 
 def judged(looks: list[tuple[float, float, bool]]) -> list[Judgement]:
     """What is judged of looks: when, when an answered request was last sent, connected or not."""
-    state, found = State(0.0, 0.0), []
+    state, found = ServerSilence(0.0, 0.0), []
     for now_s, confirmed_s, connected in looks:
         state, judgement = step(state, Look(now_s, confirmed_s, 16.0, connected))
         found.append(judgement)

@@ -11,7 +11,7 @@ import pytest
 import trustme
 from tests.support.servers.certificates import Secret
 
-from onyx.log.zookeeper.tls_handler import TlsHandler
+from onyx.log.zookeeper.dialler import TlsHandler
 from onyx.tls.files import ZOOKEEPER, CertificateFiles
 
 

@@ -82,7 +82,7 @@ def test_it_runs_in_a_query_of_spark(tmp_path: Path) -> None:
 def test_it_goes_on_between_micro_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onyx.spark_query.sources.BATCH_SEGMENTS_MAX", 7)
     monkeypatch.setattr("onyx.spark_query.sources.NEWS_S", 0.0)
-    monkeypatch.setattr("onyx.spark_query.folding.kept_states.WARM_BYTES_MAX", 0)
+    monkeypatch.setattr("onyx.spark_query.folding.share_state.WARM_BYTES_MAX", 0)
     feed(tmp_path / "feed", {"a": EVENTS}, 100, ends=True)
     read = {"plugin": f"{INPUTS}:fed", "options": {"feed": str(tmp_path / "feed")}}
     worker = Worker(on_spark(read), tmp_path, (INPUTS, FUNCTIONS))

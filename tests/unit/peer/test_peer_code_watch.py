@@ -12,7 +12,7 @@ from tests.support.log.replica_log import ReplicaLog
 from onyx.client.statuses import status_at
 from onyx.history.beside import sweep_documents
 from onyx.ids import GroupId, JobId
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.peer.watch.code_watch import POOLS_MAX, CodeWatch, note
 from onyx.replica.commands import AddVirtualPeer
 from onyx.replica.state import Replica
@@ -62,7 +62,7 @@ class Cluster:
         return self._groups[name]
 
     def began(self) -> dict[str, str]:
-        document = self.log.client().get_document(job_documents.code(JOB))
+        document = self.log.client().get_document(documents.code(JOB))
         return began_with(None if document is None else document.data)
 
     def status(self) -> tuple[dict[str, int], str]:

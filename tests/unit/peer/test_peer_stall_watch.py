@@ -12,7 +12,7 @@ from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 
 from onyx.client.client import Client
 from onyx.errors import Blocked
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.peer.watch.stall_watch import StallReports, StallWatch
 from onyx.reports.stalls import Reason, Stall, cause
 from onyx.task import machine
@@ -63,7 +63,7 @@ class Watched:
 
     @property
     def reported(self):
-        found = self.bench.log.get_document(job_documents.stall(JOB, GROUP))
+        found = self.bench.log.get_document(documents.stall(JOB, GROUP))
         if found is None:
             return []
         return msgspec.json.decode(found.data, type=list[Stall])
@@ -222,9 +222,9 @@ def test_a_report_is_not_written_again_while_nothing_changes_nor_without_zookeep
     assert not any(each.overdue_ms for each in watched.reported)
     watched.look(60)
     assert {each.task: each.overdue_ms for each in watched.reported} == {"read": 60_000, "write": 0}
-    version = watched.bench.log.get_document(job_documents.stall(JOB, GROUP)).version
+    version = watched.bench.log.get_document(documents.stall(JOB, GROUP)).version
     watched.look(60)
-    assert watched.bench.log.get_document(job_documents.stall(JOB, GROUP)).version == version
+    assert watched.bench.log.get_document(documents.stall(JOB, GROUP)).version == version
 
 
 @pytest.mark.parametrize("there", [True, False])

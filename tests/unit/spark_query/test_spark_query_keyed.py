@@ -17,7 +17,7 @@ from tests.support.spark.stream import Worker, written
 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
-from onyx.spark_query.folding import kept_states
+from onyx.spark_query.folding import share_state
 
 INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.keyed_functions"
 EVENTS = [{"key": "xyz"[n * n % 3], "at": 3 * n, "v": n} for n in range(40)]
@@ -97,7 +97,7 @@ def test_a_bounded_query_gives_the_rows_of_peers(task: dict[str, Any], tmp_path:
 def test_micro_batches_give_the_rows_of_peers_whoever_dies(
     task: dict[str, Any], warm: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", warm)
+    monkeypatch.setattr(share_state, "WARM_BYTES_MAX", warm)
     worker = Worker(job(fed(tmp_path), task), tmp_path, (INPUTS, FUNCTIONS))
     worker.run_whoever_dies(before=2, behind=4)
     assert texts(written(tmp_path)) == on_peers(task)

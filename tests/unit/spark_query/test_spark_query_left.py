@@ -9,7 +9,7 @@ import pytest
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.keystate.records import Record
-from onyx.spark_query.folding.left import Left
+from onyx.spark_query.folding.inbox import LeftRows
 from onyx.spark_query.rows import segments_of, segments_row
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
@@ -17,25 +17,25 @@ PARTITIONS = [("read", "a"), ("read", "b")]
 ROWS = [[{"v": n} for n in range(4)], [{"v": n} for n in range(4, 7)]]
 
 
-def left_with(rows: list[list[dict[str, Any]]], said: Mark = SILENT) -> Left:
-    left = Left(PARTITIONS)
+def left_with(rows: list[list[dict[str, Any]]], said: Mark = SILENT) -> LeftRows:
+    left = LeftRows(PARTITIONS)
     for number, segments in enumerate(rows):
         row = segments_row(1, "work", 0, number, "read:1", 10 + number, segments, "read")
         left.add(row, segments_of(row), said)
     return left
 
 
-def keep(left: Left, *indices: int) -> None:
+def keep(left: LeftRows, *indices: int) -> None:
     left.keep("read", left.first("read", 100), np.array(indices, np.intp))
 
 
-def restored(records: list[Record], partitions: list[tuple[str, str]] = PARTITIONS) -> Left:
-    left = Left(partitions)
+def restored(records: list[Record], partitions: list[tuple[str, str]] = PARTITIONS) -> LeftRows:
+    left = LeftRows(partitions)
     assert left.restore(decode_records(encode_records(records))) == []
     return left
 
 
-def waits(left: Left) -> list[int]:
+def waits(left: LeftRows) -> list[int]:
     return [segment["v"] for each in left.first("read", 100) for segment in each.segments]
 
 

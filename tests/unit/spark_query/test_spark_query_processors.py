@@ -24,8 +24,8 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.operators.processor import processor_states
 from onyx.processors import Inbox
-from onyx.spark_query.folding import inbox, kept_states
-from onyx.spark_query.retrying import Retrying
+from onyx.spark_query.folding import inbox, share_state
+from onyx.spark_query.tree import Retrying
 from onyx.submission.upgrades import plan
 
 INPUTS, CLASSES = "tests.support.spark.inputs", "tests.support.spark.processors"
@@ -162,7 +162,7 @@ def test_micro_batches_give_the_rows_of_peers_whoever_dies(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", warm)
+    monkeypatch.setattr(share_state, "WARM_BYTES_MAX", warm)
     worker = Worker(job(work, fed(tmp_path, names)), tmp_path, (INPUTS, CLASSES))
     worker.run_whoever_dies(before=2, behind=4)
     assert texts(written(tmp_path)) == on_peers(work, names, **more)
@@ -260,7 +260,7 @@ def test_each_processor_that_has_begun_is_closed(
         called["init"] += 1
         begin(self)
 
-    monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", warm)
+    monkeypatch.setattr(share_state, "WARM_BYTES_MAX", warm)
     monkeypatch.setattr(processors.Named, "init", init)
     monkeypatch.setattr(processors.Named, "close", lambda _: called.update(["close"]))
     worker = Worker(job(NAMED, fed(tmp_path, ("names", "read"))), tmp_path, (INPUTS, CLASSES))

@@ -15,7 +15,7 @@ from tests.support.spark.stream import Worker, written
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.driver.request import QueryReply
-from onyx.spark_query.folding import kept_states
+from onyx.spark_query.folding import share_state
 
 INPUTS = "tests.support.spark.inputs"
 STAGES = "stages_of_streams"
@@ -75,7 +75,7 @@ def test_what_a_source_repeats_meets_once_over_micro_batches(
 ) -> None:
     monkeypatch.setattr("onyx.spark_query.sources.BATCH_SEGMENTS_MAX", 5)
     monkeypatch.setattr("onyx.spark_query.sources.NEWS_S", 0.0)
-    monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", warm)
+    monkeypatch.setattr(share_state, "WARM_BYTES_MAX", warm)
     inputs = []
     for name, rows in {"orders": ORDERS, "payments": PAYMENTS}.items():
         feed(tmp_path / name, {"a": [*rows, *rows]}, 100, ends=True)

@@ -17,7 +17,7 @@ from tests.support.spark.stream import Worker, written
 from onyx.flow.groups.keys import shard_of
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.driver.request import QueryReply
-from onyx.spark_query import programs, tables
+from onyx.spark_query import programs
 from onyx.tables.dealt import DealtTable
 
 SEEN = [{"user": n % 7, "time": n} for n in range(30)]
@@ -109,8 +109,8 @@ def by_loop() -> list[dict[str, Any]]:
 def test_a_table_gives_what_it_gives_on_peers(
     folder: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loads, load = [], tables.load_table
-    monkeypatch.setattr(tables, "load_table", lambda *given: loads.append(1) or load(*given))
+    loads, load = [], programs.load_table
+    monkeypatch.setattr(programs, "load_table", lambda *given: loads.append(1) or load(*given))
     assert run(folder, form).failure is None
     assert lines(folder / "out") == by_loop()
     assert len(loads) == 1, "once a process"
@@ -132,7 +132,7 @@ def test_each_bucket_looks_up_its_part_of_a_partitioned_table_which_is_read_once
 ) -> None:
     """A part has 1,200 bytes at most, and all of them 3,000."""
     found: dict[int, list[int]] = {}
-    dealt, deal, part = [], tables.deal_table, DealtTable.part
+    dealt, deal, part = [], programs.deal_table, DealtTable.part
 
     def noted(self: DealtTable, number: int) -> Any:
         table = part(self, number)
@@ -140,7 +140,7 @@ def test_each_bucket_looks_up_its_part_of_a_partitioned_table_which_is_read_once
         assert sum(self._sizes_bytes[each] for each in self._held) <= bytes_max
         return table
 
-    monkeypatch.setattr(tables, "deal_table", lambda *given: dealt.append(1) or deal(*given))
+    monkeypatch.setattr(programs, "deal_table", lambda *given: dealt.append(1) or deal(*given))
     monkeypatch.setattr(DealtTable, "part", noted)
     assert run_text(folder, PARTS.replace("BATCH", form), bytes_max).failure is None
     assert lines(folder / "out") == [

@@ -23,7 +23,7 @@ from tests.support.spark.inputs import feed
 from onyx.errors import Unavailable
 from onyx.replica.jobs import restless
 from onyx.spark.driver.committed import committed
-from onyx.spark_query.folding import kept_states
+from onyx.spark_query.folding import share_state
 from onyx.state.opening import open_store
 
 Spec = dict[str, Any]
@@ -43,7 +43,7 @@ RIGHT = {"c": [{"key": "xyw"[n % 3], "at": 3 * n + 1, "w": n} for n in range(ROW
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onyx.spark_query.sources.BATCH_SEGMENTS_MAX", 8)
     monkeypatch.setattr("onyx.spark_query.sources.NEWS_S", 0.0)
-    monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", 0)
+    monkeypatch.setattr(share_state, "WARM_BYTES_MAX", 0)
 
 
 def spec(folder: Path, engine: str, columns: bool = False, place: str = "") -> Spec:

@@ -275,7 +275,7 @@ def test_a_chunk_that_a_newer_commit_has_replaced_is_read_there(
         if not raced:
             old = set((tmp_path / "state").glob("**/buckets.spark/fold/*"))
             raced.append(old)
-            monkeypatch.setattr("onyx.spark_query.folding.kept_states.CHUNKS_MAX", 0)
+            monkeypatch.setattr("onyx.spark_query.folding.share_state.CHUNKS_MAX", 0)
             stream.run(1)
             for each in old:
                 each.unlink()

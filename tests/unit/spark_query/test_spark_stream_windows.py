@@ -17,7 +17,7 @@ from tests.support.spark.stream import Worker, written
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.driver.request import QueryBatch
-from onyx.spark_query.folding import kept_states
+from onyx.spark_query.folding import share_state
 
 INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
 WIDTH = 10
@@ -36,7 +36,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that remember nothing."""
-    monkeypatch.setattr(kept_states, "WARM_BYTES_MAX", 0)
+    monkeypatch.setattr(share_state, "WARM_BYTES_MAX", 0)
 
 
 def spec(folder: Path, window: dict[str, Any], trigger: dict[str, Any], **task: Any) -> Any:

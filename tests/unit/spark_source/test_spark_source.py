@@ -25,11 +25,9 @@ from onyx.plugins.parts.folders import NotThere
 from onyx.plugins.parts.offsets import Part, Rows
 from onyx.spark.types import spark_schema
 from onyx.spark_source import schemas, window_state
-from onyx.spark_source.data_source import OnyxDataSource
-from onyx.spark_source.listing import Folder, OutputFiles, published
+from onyx.spark_source.data_source import OnyxDataSource, OutputReader
 from onyx.spark_source.options import SourceOptions, read_options
-from onyx.spark_source.outputs import output_at, readable
-from onyx.spark_source.readers import OutputReader
+from onyx.spark_source.outputs import OutputFiles, PartFolder, output_at, published, readable
 from onyx.spark_source.rows import batches, count
 
 
@@ -194,7 +192,7 @@ def test_a_result_in_folders_of_an_object_store_is_named(
         monkeypatch.setenv(name, value)
     store = ObjectStore(fake_s3)
     store.put("out/result/carrier=AA/part-00000-x.parquet", b"")
-    of_result = OutputFiles((Folder(f"{store.url}/out/result"),), "result", None, "out")
+    of_result = OutputFiles((PartFolder(f"{store.url}/out/result"),), "result", None, "out")
     store.put("out/result/_onyx.json", '{"files": ["carrier=AA/part-00000-x.parquet"]}')
     with pytest.raises(UserError, match=r"has carrier=AA/, .*spark\.read"):
         published(of_result)
@@ -350,7 +348,7 @@ def test_a_file_that_goes_between_planning_and_reading_is_named(
     else:
         written(tmp_path, "write", [{"n": 0}, {"n": 1}], format="parquet")
     kind: Any = "result" if stage else "parts"
-    files = OutputFiles((Folder(str(tmp_path)),), kind, None, "output write")
+    files = OutputFiles((PartFolder(str(tmp_path)),), kind, None, "output write")
     reader = OutputReader(files, StructType([StructField("n", LongType())]), text=False)
     planned = reader.partitions()
     assert len(planned) == 2

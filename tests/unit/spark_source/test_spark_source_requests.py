@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.errors import UserError
-from onyx.spark_source import requests
-from onyx.spark_source.requests import requests_of
-from onyx.spark_source.write_options import write_options
+from onyx.spark_source import writers
+from onyx.spark_source.options import write_options
+from onyx.spark_source.writers import requests_of
 
 
 def rows(*sizes: int) -> list[pa.RecordBatch]:
@@ -26,7 +26,7 @@ def test_requests_are_neither_too_many_nor_too_large_and_keep_the_order(
     sizes: list[int], rows_max: int, bytes_max: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(requests, "REQUEST_BYTES_MAX", bytes_max)
+        patch.setattr(writers, "REQUEST_BYTES_MAX", bytes_max)
         found = list(requests_of(iter(rows(*sizes)), rows_max))
     assert [n for each in found for n in each.column(0).to_pylist()] == list(range(sum(sizes)))
     assert all(0 < len(each) <= rows_max for each in found)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from onyx.errors import UserFunctionError
 from onyx.flow.apply import apply_to_columns
 from onyx.flow.columns.record_batch import Columns, to_dicts
-from onyx.sql.batches import Query
-from onyx.sql.expression import Expression
+from onyx.sql.batches import Expression, Query
 
 TRIPS = {"id": [1, 2, 3, 4], "km": [5.0, 30.0, None, 80.0], "hours": [1.0, 0.5, 1.0, 2.0]}
 Leaf = tuple[int, dict[str, Any]]

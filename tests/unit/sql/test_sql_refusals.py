@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from onyx.errors import UserError, UserFunctionError
-from onyx.sql.batches import Query
+from onyx.sql.batches import Expression, Query
 from onyx.sql.engine import Engine, RowsFailed
-from onyx.sql.expression import Expression
 from onyx.sql.grammar import Grammar, Refused
 
 ALLOWED = Path(__file__).parent / "functions_allowed.txt"

@@ -14,7 +14,7 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.base.seams import SystemClock
 from onyx.errors import StateError
-from onyx.history.archive_file import decode_file, encode_file
+from onyx.history.archive import decode_file, encode_file
 from onyx.ids import JobId, Position
 from onyx.journal.held_requests import HeldBatch, HeldName
 from onyx.journal.logs import ChunkPlace, PartitionFolder, decode_chunk, decode_summary
@@ -29,7 +29,7 @@ from onyx.spark.stage.direct import DirectWrite, WriteNotes
 from onyx.spark.stage.results import _manifest, is_result_of
 from onyx.spark.target import opened
 from onyx.spark.windows.spool import LIST, Spool
-from onyx.spark_source.listing import document
+from onyx.spark_source.outputs import document
 from onyx.state.buckets import read_bucket
 from onyx.state.names import LogKey, TaskFolder, bucket_chunk
 from onyx.state.recovery import recover

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from onyx.model.job import Job, Spark
 from onyx.model.parsing.job import parse_mapping
-from onyx.submission.plugin_options import wrong_options
+from onyx.submission.job_checks import wrong_options
 
 READ: dict[str, Any] = {"plugin": "sequence", "options": {"segments": []}}
 WRITE: dict[str, Any] = {"plugin": "blackhole"}

@@ -10,7 +10,7 @@ from tests.support.jobs.yaml_jobs import manifest
 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.submission.sql_checks import unchecked_sql, wrong_sql
+from onyx.submission.job_checks import unchecked_sql, wrong_sql
 
 JOB = """
     workflow: [[read, work], [work, stage], [stage, write]]

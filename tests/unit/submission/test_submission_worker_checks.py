@@ -21,8 +21,8 @@ from onyx.replica import machine
 from onyx.replica.command import Command, Entry
 from onyx.replica.commands import AddVirtualPeer, Gc, SubmitJob, VouchJob
 from onyx.replica.state import Replica
-from onyx.submission import worker_checks
-from onyx.submission.worker_checks import NOBODY, WorkerCheck, lacks_peers
+from onyx.submission import preflight
+from onyx.submission.preflight import NOBODY, WorkerCheck, lacks_peers
 from onyx.upgrade.plan import upgrading
 
 
@@ -217,7 +217,7 @@ def test_a_job_that_workers_cannot_run_kills_nothing() -> None:
 
 
 def test_a_worker_that_does_not_answer_kills_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_checks, "ANSWER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(preflight, "ANSWER_TIMEOUT_S", 0.01)
     with cluster(None) as client:
         with pytest.raises(
             Unavailable,

@@ -15,7 +15,7 @@ from onyx.base.path_names import staged_name
 from onyx.client.reports import outcomes
 from onyx.errors import Blocked, SettingsError, Unavailable
 from onyx.ids import GroupId
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.plugins.attempts import AWAY_S, BLOCKED_RETRY_S
 from onyx.plugins.protocol import SealProgress
 from onyx.program.phases import Phase
@@ -227,7 +227,7 @@ def test_of_two_workers_with_a_result_the_first_one_to_commit_wins(tmp_path: Pat
     digest = bench.log.put_chunk(b"""{"attempt":"a1","outputs":{"out":{"tokens":
         [{"writer":"group-2.a1","name":"part-first.jsonl"}],"spools":[]}},"tasks":{}}""")
     assert first.outputs
-    bench.log.put_document(job_documents.committed_query(bench.id), digest.encode(), None)
+    bench.log.put_document(documents.committed_query(bench.id), digest.encode(), None)
     query.answer = staged(tmp_path, bench, ["part-second.jsonl"])
     bench.settle()
     assert published(tmp_path) == ["part-first.jsonl"]

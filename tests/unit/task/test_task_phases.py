@@ -10,7 +10,7 @@ import pytest
 from tests.support.jobs.bench import Bench, chain
 
 from onyx.errors import Unavailable
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.program.phases import Phase
 from onyx.task.machine import WAITING_LOGGED_AFTER_S
 from onyx.task.source.frontier import Frontier
@@ -123,7 +123,7 @@ def test_what_is_unavailable_now_is_asked_again(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("data", [b"", b'{"position": 5', b'{"foreign": true}', b"[7]"])
 def test_a_frontier_that_is_damaged_kills_the_job_with_what_to_do(data: bytes) -> None:
     bench = a_job()
-    bench.log.put_document(job_documents.frontier(bench.id, 0), data, None)
+    bench.log.put_document(documents.frontier(bench.id, 0), data, None)
     bench.settle()
     assert not bench.completed
     detail = str(bench.exceptions[0]["detail"])

@@ -15,10 +15,9 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from onyx.errors import Unavailable
-from onyx.telemetry import http_requests as requests_module
+from onyx.telemetry import http_server as requests_module
 from onyx.telemetry.catalog import SESSION_LOSSES
-from onyx.telemetry.http_requests import CONNECTIONS_MAX
-from onyx.telemetry.http_server import TelemetryServer
+from onyx.telemetry.http_server import CONNECTIONS_MAX, TelemetryServer
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 
 STATE: dict[str, bool | str] = {"healthy": True, "ready": "joining: 2 of 4 peers"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from onyx.telemetry.collectors import MemoryKillsCollector
 from onyx.telemetry.memory_kills import MemoryKills
-from onyx.telemetry.memory_kills_collector import MemoryKillsCollector
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.telemetry.processes import ProcessPages
 

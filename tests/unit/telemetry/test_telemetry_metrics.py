@@ -11,7 +11,6 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from onyx.reports.stalls import Reason
-from onyx.telemetry.batch_tallies import TALLIED
 from onyx.telemetry.catalog import (
     JOB_INFO,
     JOB_STALLED,
@@ -29,7 +28,7 @@ from onyx.telemetry.generate import PAGE, page
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TaskMetrics
 from onyx.telemetry.labels import CLOSED_LABELS
 from onyx.telemetry.metrics import PrometheusGroupMetrics
-from onyx.telemetry.task_series import PrometheusTaskMetrics
+from onyx.telemetry.task_series import TALLIED, PrometheusTaskMetrics
 
 PARSE = {"job": "flights", "task": "parse"}
 

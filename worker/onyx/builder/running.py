@@ -24,8 +24,7 @@ from onyx.rights import of_its_author
 from onyx.settings import Settings, from_environment
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.plan import render
-from onyx.submission.plugin_options import wrong_options
-from onyx.submission.sql_checks import wrong_sql
+from onyx.submission.job_checks import wrong_options, wrong_sql
 from onyx.user_code.resolve import is_importing
 
 

@@ -14,8 +14,7 @@ from onyx.model.job import Job
 from onyx.model.notices import notices, unused_declaration
 from onyx.model.parsing.job import parse_file
 from onyx.model.parsing.text import ambiguities, located
-from onyx.submission.plugin_options import wrong_options
-from onyx.submission.sql_checks import unchecked_sql, wrong_sql
+from onyx.submission.job_checks import unchecked_sql, wrong_options, wrong_sql
 
 FileArgument = Annotated[Path, Argument("Job file (an OnyxJob manifest).")]
 FilesArgument = Annotated[

@@ -12,10 +12,9 @@ from onyx.base.on_demand import OnDemand
 from onyx.client.client import Client
 from onyx.history.archive import open_archive
 from onyx.log.acts import user_of_process
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings, TelemetrySettings
-from onyx.submission.plugin_options import wrong_options
-from onyx.submission.sql_checks import wrong_sql
+from onyx.submission.job_checks import wrong_options, wrong_sql
 
 _FOLLOW = OnDemand[Callable[[TelemetrySettings], None]]("onyx.telemetry.logs:follow_settings")
 CHECKS = (wrong_options, wrong_sql)

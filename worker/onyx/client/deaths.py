@@ -10,7 +10,7 @@ from onyx.base.path_names import is_path_name
 from onyx.base.seams import SystemClock
 from onyx.base.structs import UNREADABLE
 from onyx.ids import JobId
-from onyx.log import worker_documents
+from onyx.log import documents
 from onyx.log.interface import LogReader
 from onyx.reports.deaths import SHOWN_S, Death, concerning, sentence
 
@@ -31,7 +31,7 @@ def read_deaths(log: LogReader) -> list[Death]:
         Unavailable: the log cannot be reached.
     """
     found: list[Death] = []
-    for host in log.list_documents(worker_documents.DEATHS)[:READ_MAX]:
+    for host in log.list_documents(documents.DEATHS)[:READ_MAX]:
         found += _read(log, host)[0]
     return found
 
@@ -53,19 +53,19 @@ def report_death(log: LogReader, death: Death) -> None:
         before, version = _read(log, host)
         deaths = (*before, death)[-KEPT_MAX:]
         data = msgspec.json.encode(deaths)
-        if log.put_document(worker_documents.deaths(host), data, version) is not None:
+        if log.put_document(documents.deaths(host), data, version) is not None:
             return
 
 
 def _remove_outdated(log: LogReader, now_ms: int) -> None:
-    for host in log.list_documents(worker_documents.DEATHS)[:READ_MAX]:
+    for host in log.list_documents(documents.DEATHS)[:READ_MAX]:
         last_ms = max((each.at_ms for each in _read(log, host)[0]), default=0)
         if now_ms - last_ms > OUTDATED_S * 1000:
-            log.delete_documents(worker_documents.deaths(host))
+            log.delete_documents(documents.deaths(host))
 
 
 def _read(log: LogReader, host: str) -> tuple[tuple[Death, ...], int | None]:
-    document = log.get_document(worker_documents.deaths(host))
+    document = log.get_document(documents.deaths(host))
     if document is None:
         return (), None
     try:

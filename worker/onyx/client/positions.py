@@ -10,7 +10,7 @@ from functools import partial
 
 from onyx.client.reports import committed_totals
 from onyx.ids import JobId, TaskName
-from onyx.log.frontier_documents import completed_position
+from onyx.log.documents import completed_position
 from onyx.log.interface import ClientLog
 from onyx.model.job import Job
 from onyx.replica.state import Replica

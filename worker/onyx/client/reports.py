@@ -12,7 +12,7 @@ from onyx.base.seams import SystemClock
 from onyx.base.structs import UNREADABLE
 from onyx.errors import StateError
 from onyx.ids import GroupId, JobId
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.log.interface import ClientLog, Document, LogReader
 from onyx.replica.state import Replica
 from onyx.reports import codes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def exception(log: ClientLog, job: JobId) -> dict[str, Any] | None:
     """The report that a task stored before it killed its job; None if no task did."""
-    document = log.get_document(job_documents.exception(job))
+    document = log.get_document(documents.exception(job))
     if document is None:
         return None
     try:
@@ -39,10 +39,10 @@ def stalls(log: ClientLog, replica: Replica, job: JobId) -> list[Stall]:
     allocation = replica.run(job).allocation
     peers = {peer for each in allocation.values() for peer in each}
     found: list[Stall] = []
-    for group in log.list_documents(job_documents.stalls(job)) if peers else ():
+    for group in log.list_documents(documents.stalls(job)) if peers else ():
         if group not in replica.groups_index:
             continue
-        document = log.get_document(job_documents.stall(job, GroupId(group)))
+        document = log.get_document(documents.stall(job, GroupId(group)))
         if document is not None:
             found += _read(document, list[Stall], [])
     return [each for each in found if each.peer in peers]
@@ -54,8 +54,8 @@ def outcomes(log: LogReader, replica: Replica, job: Job, id: JobId) -> tuple[str
         return tuple(remarks(job, exact))
     found: dict[str, TaskTotals] = {}
     lost = False
-    for group in log.list_documents(job_documents.outcomes(id)):
-        document = log.get_document(job_documents.outcome(id, GroupId(group)))
+    for group in log.list_documents(documents.outcomes(id)):
+        document = log.get_document(documents.outcome(id, GroupId(group)))
         report = None if document is None else _read(document, OutcomeReport, None)
         if report is None:
             lost |= document is not None
@@ -85,7 +85,7 @@ def code_of(log: ClientLog, replica: Replica, job: JobId) -> tuple[dict[str, int
     announced = {peer: replica.peer_sites.get(peer, Map()).get(codes.CODE) for peer in peers}
     found = codes.by_pool((replica.peer_tags.get(peer, ()), announced[peer]) for peer in peers)
     total = codes.total(found)
-    document = log.get_document(job_documents.code(job)) if total else None
+    document = log.get_document(documents.code(job)) if total else None
     began = codes.began_with(None if document is None else document.data)
     return total, codes.warning(found, began)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from onyx.ids import NO_POSITION, Position
 from onyx.log.interface import LogReader, Origin
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.replica.command import Entry
 from onyx.settings import Settings
 

@@ -54,7 +54,7 @@ from onyx.flow.predicates import (
 from onyx.flow.segment import RetriesExhausted, SegmentFailure
 from onyx.model.job import FlowCondition, Job, Targets
 from onyx.model.workflow import back_from
-from onyx.sql.expression import Expression
+from onyx.sql.batches import Expression
 
 PostTransform = Callable[[Any, Any, Exception], Any]
 

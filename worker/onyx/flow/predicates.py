@@ -17,7 +17,7 @@ from onyx.errors import UserError
 from onyx.flow.comparisons import Comparison, comparison_of
 from onyx.model.job import Predicate
 from onyx.model.names import COMBINATORS, COMPARISONS, SQL
-from onyx.sql.expression import Expression
+from onyx.sql.batches import Expression
 
 Resolve = Callable[[str], Callable[..., Any]]
 """`package.module:name` to the function."""

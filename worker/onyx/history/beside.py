@@ -1,4 +1,8 @@
-"""What lies beside the log of jobs that are forgotten: found, noted, deleted."""
+"""What lies beside the log of jobs that are forgotten: found, noted, deleted.
+
+A job on Spark may have left files: snapshots of DataFrames as inputs, and bundles of stages in the
+middle. A document beside the log says where, from when the job is forgotten until they are removed.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,19 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from onyx.base.path_names import is_path_name
+from onyx.base.structs import prepared
 from onyx.errors import StateError, Unavailable, UserError
-from onyx.history.left_files import LeftFiles, left_by
 from onyx.ids import JobId
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.log.interface import LogReader
+from onyx.model.job import Job
 from onyx.model.parsing.mapping import stored_job
+from onyx.model.plugins import runs_spark
 from onyx.replica.spec import SPARK_TAG
 from onyx.replica.state import Replica
 
 logger = logging.getLogger("onyx.history")
-
 RemoveState = Callable[[JobId], None]
 """Deletes the state of a job. May raise Unavailable or UserError: it is tried again."""
 RemoveFiles = Callable[[str, str], bool]
@@ -39,7 +45,7 @@ def note_left_files(log: LogReader, replica: Replica, jobs: Sequence[JobId]) -> 
             logger.warning("what job %s has left is not known: %s", job, error)
             continue
         if found:
-            log.put_document(job_documents.left_files(job), msgspec.json.encode(found), None)
+            log.put_document(documents.left_files(job), msgspec.json.encode(found), None)
 
 
 def sweep_documents(
@@ -88,12 +94,12 @@ def sweep_documents(
 
 def _remove_files(log: LogReader, job: JobId, remove_files: RemoveFiles) -> None:
     """A folder that another job still reads stays, and is looked at again."""
-    path = job_documents.left_files(job)
+    path = documents.left_files(job)
     document = log.get_document(path)
     found: list[LeftFiles] = []
     try:
         if document is not None:
-            found = job_documents.decoded(job, path, document.data, list[LeftFiles])
+            found = documents.decoded(job, path, document.data, list[LeftFiles])
     except StateError as error:
         logger.warning("what job %s has left stays where it is: %s", job, error)
     removed = [remove_files(each.path, each.name) for each in found]
@@ -107,7 +113,7 @@ def _removed(log: LogReader, job: JobId, remove_state: RemoveState) -> bool:
     except (Unavailable, UserError) as error:
         logger.warning("the state of job %s, which was collected, is still there: %s", job, error)
         return False
-    log.delete_documents(job_documents.location(job))
+    log.delete_documents(documents.location(job))
     return True
 
 
@@ -118,7 +124,29 @@ def named(log: LogReader, replica: Replica) -> set[str]:
         found.add(record.spec.digest)
         found.update(each.digest for each in record.partitions.values())
         if record.spec.inputs == record.spec.outputs:  # on Spark
-            query = log.get_document(job_documents.committed_query(job))
-            found.add(job_documents.chunk_of(query) or "" if query is not None else "")
+            query = log.get_document(documents.committed_query(job))
+            found.add(documents.chunk_of(query) or "" if query is not None else "")
     found.discard("")
+    return found
+
+
+@prepared
+class LeftFiles(msgspec.Struct, frozen=True):
+    """The files of one task."""
+
+    path: str
+    """The path as the job says it."""
+    name: str
+    """Name of the folder below."""
+
+
+def left_by(job_id: JobId, job: Job) -> list[LeftFiles]:
+    """What a job may have left, whether it is there or not."""
+    found = []
+    for entry in job.catalog:
+        reads = entry.type == "input" and runs_spark(entry.type, entry.plugin)
+        path = entry.options.get("path")
+        named = is_path_name(job_id) and is_path_name(entry.name)
+        if isinstance(path, str) and named and (reads or entry.stage is not None):
+            found.append(LeftFiles(path, f"{job_id}.{entry.name}"))
     return found

@@ -1,8 +1,9 @@
-"""What is old enough to be collected: pure.
+"""What is old enough to be collected.
 
 Entries carry no time, and no two clocks agree. So collectors note now and then how far the log was
-at which time (`Mark`). What stands at or before a mark is at least as old as the mark: an age that
-is too small keeps something longer, and nothing else follows from a clock that is wrong.
+at which time (`LogMark`), in a document beside the log. What stands at or before a mark is at least
+as old as the mark: an age that is too small keeps something longer, and nothing else follows from a
+clock that is wrong. What follows from the marks is pure.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
+from onyx.base.structs import UNREADABLE
 from onyx.ids import NO_POSITION, JobId, Position
+from onyx.log.interface import LogReader
 from onyx.replica.state import Replica
 from onyx.settings import HistorySettings
 
@@ -22,9 +26,11 @@ CROWDED_ENTRIES_MAX, CROWDED_CHUNK_AGE_S = 64, 60.0
 """What is kept when there is little room; a chunk that is about to be named needs seconds."""
 TRIM_ENTRIES_MIN = 256
 """Fewer entries are not worth a new origin."""
+MARKS = "history/marks"
+"""The document with the marks."""
 
 
-class Mark(NamedTuple):
+class LogMark(NamedTuple):
     """How far the log was at a time of a collector's clock."""
 
     position: Position
@@ -32,11 +38,11 @@ class Mark(NamedTuple):
 
 
 def marked(
-    marks: Sequence[Mark], position: Position, now_ms: int, settings: HistorySettings
-) -> tuple[Mark, ...]:
+    marks: Sequence[LogMark], position: Position, now_ms: int, settings: HistorySettings
+) -> tuple[LogMark, ...]:
     """The marks, oldest first, with one of now, without those that others make superfluous."""
     longest_ms = now_ms - int(1000 * max(settings.age_s, settings.killed_age_s))
-    kept = [Mark(position, now_ms)]
+    kept = [LogMark(position, now_ms)]
     newest_first = sorted((m for m in marks if m.wall_ms < now_ms), key=lambda m: -m.wall_ms)
     for index, mark in enumerate(newest_first):
         later = kept[-1]
@@ -49,7 +55,7 @@ def marked(
     return tuple(reversed(kept))
 
 
-def older_than(marks: Sequence[Mark], now_ms: int, age_s: float) -> Position:
+def older_than(marks: Sequence[LogMark], now_ms: int, age_s: float) -> Position:
     """The last entry that is certainly so old; NO_POSITION if none is."""
     old = (mark.position for mark in marks if mark.wall_ms <= now_ms - 1000 * age_s)
     return max(old, default=NO_POSITION)
@@ -58,7 +64,7 @@ def older_than(marks: Sequence[Mark], now_ms: int, age_s: float) -> Position:
 def expired(
     replica: Replica,
     needed: Collection[JobId],
-    marks: Sequence[Mark],
+    marks: Sequence[LogMark],
     now_ms: int,
     settings: HistorySettings,
 ) -> tuple[JobId, ...]:
@@ -99,7 +105,7 @@ def crowded(replica: Replica, settings: HistorySettings) -> HistorySettings:
 def trim_to(
     origin: Position,
     head: Position,
-    marks: Sequence[Mark],
+    marks: Sequence[LogMark],
     now_ms: int,
     settings: HistorySettings,
 ) -> Position | None:
@@ -109,3 +115,29 @@ def trim_to(
         return Position(head - settings.entries_max // 2)
     old = older_than(marks, now_ms, settings.age_s)
     return old if old - origin >= TRIM_ENTRIES_MIN else None
+
+
+def noted_marks(
+    log: LogReader, version: Position, now_ms: int, settings: HistorySettings
+) -> Sequence[LogMark]:
+    """The marks before now; one of now is noted, if the last one is not of just now.
+
+    Args:
+        version: how far the log is now.
+    """
+    document = log.get_document(MARKS)
+    marks = [] if document is None else _marks(document.data)
+    new = marked(marks, version, now_ms, settings)
+    if not marks or new[-1].position > marks[-1].position:
+        log.put_document(
+            MARKS, msgspec.json.encode(new), None if document is None else document.version
+        )
+    return marks
+
+
+def _marks(data: bytes) -> list[LogMark]:
+    """None if they cannot be read: then everything counts as of now, and is kept for longer."""
+    try:
+        return [LogMark(Position(p), ms) for p, ms in msgspec.json.decode(data, type=list[LogMark])]
+    except UNREADABLE:
+        return []

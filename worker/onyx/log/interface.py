@@ -2,11 +2,16 @@
 
 `log/zookeeper` is the real one; tests have one in memory. Both pass the same contract tests.
 Callbacks are called on a thread of the log, one at a time, in order, and must only enqueue.
+
+Who follows the log is given nothing more once it has raised (`Reader`). Going on with the next
+entry was rejected: a function that folds entries would go on with a wrong value. Giving the same
+entry again was rejected too: the function may have done half of its work.
 """
 
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -14,8 +19,10 @@ import msgspec
 
 from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, Position
-from onyx.log.room import Usage
+from onyx.log.tenancy import Usage
 from onyx.replica.command import Command, Entry
+
+logger = logging.getLogger("onyx.log")
 
 
 class Session(enum.Enum):
@@ -218,3 +225,43 @@ class GroupLog(LogReader, Protocol):
     def confirmed_s(self) -> float:
         """Monotonic time at which the server last confirmed the session (for the lease)."""
         ...
+
+
+class Reader:
+    """One reader of the log. `give` belongs to the thread of the log."""
+
+    def __init__(
+        self,
+        deliver: Callable[[Entry | Origin], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """
+        Args:
+            deliver: is given each entry, and an origin that stands for entries that are gone.
+            failed: is given, once, what `deliver` has raised.
+        """
+        self._deliver = deliver
+        self._failed = failed
+        self.stopped = False
+        """The reader is given nothing more."""
+
+    def give(self, item: Entry | Origin) -> None:
+        """Give the reader the next entry."""
+        if self.stopped:
+            return
+        try:
+            self._deliver(item)
+        except BaseException as error:  # a function that calls exit() must not end the log's thread
+            self.stopped = True
+            logger.exception(
+                "%s, which follows the log, has raised at entry %d and is given no more entries: "
+                "mend it, and follow the log again after position %d",
+                getattr(self._deliver, "__qualname__", repr(self._deliver)),
+                item.position,
+                item.position - 1,
+            )
+            self._failed(error)
+
+    def stop(self) -> None:
+        """Give nothing more; a call that has begun is not waited for."""
+        self.stopped = True

@@ -29,8 +29,8 @@ from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 
 if TYPE_CHECKING:
+    from onyx.telemetry.collectors import MemoryKillsCollector
     from onyx.telemetry.http_server import TelemetryServer
-    from onyx.telemetry.memory_kills_collector import MemoryKillsCollector
     from onyx.telemetry.metrics import PrometheusGroupMetrics
 
 _SERVER: OnDemand[type[TelemetryServer]] = OnDemand("onyx.telemetry.http_server:TelemetryServer")
@@ -40,7 +40,7 @@ _METRICS: OnDemand[type[PrometheusGroupMetrics]] = OnDemand(
 )
 
 _KILLS: OnDemand[type[MemoryKillsCollector]] = OnDemand(
-    "onyx.telemetry.memory_kills_collector:MemoryKillsCollector"
+    "onyx.telemetry.collectors:MemoryKillsCollector"
 )
 
 

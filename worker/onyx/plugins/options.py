@@ -1,7 +1,7 @@
 """Options of a plugin: declared as a struct, read with errors that name the task and the key.
 
 A worker raises the first problem (`read_options`). Whoever checks a job before it runs gets all of
-them (`check_options`, see `onyx.submission.plugin_options`). What several plugins share is here:
+them (`check_options`, see `onyx.submission.job_checks`). What several plugins share is here:
 the options of outputs that write parts, and of inputs that keep a journal.
 """
 

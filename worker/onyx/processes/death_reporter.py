@@ -84,7 +84,7 @@ class DeathReporter:
         """Write this one and all that wait; True at the end of all."""
         # Most supervisors never need the client of ZooKeeper, and are small without.
         from onyx.client.deaths import report_death
-        from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+        from onyx.log.zookeeper.log import ZooKeeperClientLog
 
         def write(report: ReportLoss | Death) -> None:
             if isinstance(report, Death):

@@ -16,14 +16,14 @@ from onyx.base.on_demand import OnDemand
 from onyx.settings import TelemetrySettings
 
 if TYPE_CHECKING:
+    from onyx.telemetry.collectors import MemoryKillsCollector
     from onyx.telemetry.http_server import TelemetryServer
-    from onyx.telemetry.memory_kills_collector import MemoryKillsCollector
     from onyx.telemetry.processes import ProcessPages
 
 _SERVER: OnDemand[type[TelemetryServer]] = OnDemand("onyx.telemetry.http_server:TelemetryServer")
 _PAGES: OnDemand[type[ProcessPages]] = OnDemand("onyx.telemetry.processes:ProcessPages")
 _KILLS: OnDemand[type[MemoryKillsCollector]] = OnDemand(
-    "onyx.telemetry.memory_kills_collector:MemoryKillsCollector"
+    "onyx.telemetry.collectors:MemoryKillsCollector"
 )
 
 

@@ -15,7 +15,7 @@ import msgspec
 from onyx.model.workflow import sources_above
 from onyx.spark.compiler.compile import above, all_above, below
 from onyx.spark.driver.request import BucketState
-from onyx.spark_query.folding.left import AWAY
+from onyx.spark_query.folding.inbox import AWAY
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row

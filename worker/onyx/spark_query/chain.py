@@ -1,5 +1,8 @@
 """The chain of frames that is a query: one action for all fragments, and what its rows report.
-Spark stages of the user in the middle cut it into several (`spark_query.middle.stages`).
+
+Spark stages of the user in the middle cut it into several (`spark_query.middle.stages`). Rows
+between fragments that Spark need not compute again are written to a folder that all processes of
+the query see, and read from there (`keep_rows`).
 """
 
 from __future__ import annotations
@@ -11,13 +14,16 @@ from typing import Any
 import msgspec
 
 from onyx.spark.driver.request import OutputResult, QueryRequest, TaskCounts
+from onyx.spark.objects.messages import ObjectTarget
+from onyx.spark.objects.reading import fetched
+from onyx.spark.objects.writing import UploadOrder, uploaded_frame
 from onyx.spark.session.masters import is_connect
 from onyx.spark_query.counting import total
-from onyx.spark_query.middle.kept_rows import keep_rows
+from onyx.spark_query.fragment import run_fragment
 from onyx.spark_query.middle.stages import MiddleStages
 from onyx.spark_query.programs import Query
-from onyx.spark_query.rows import DDL, ORDER, REPORTED, Row
-from onyx.spark_query.run_fragment import run_fragment
+from onyx.spark_query.rows import DDL, ORDER, REPORTED, SCHEMA, Row
+from onyx.storage.interface import Location
 
 TASKS_MAX = 256
 """Tasks of Spark in fragment 0; more partitions than that share them."""
@@ -143,3 +149,17 @@ def total_of(rows: Iterable[Row]) -> dict[str, TaskCounts]:
     return total(
         [msgspec.json.decode(row.payload, type=kind) for row in rows if row.kind == "counts"]
     )
+
+
+ROWS_AT_ONCE = 64
+"""A row is a whole batch of segments."""
+
+
+def keep_rows(spark: Any, frame: Any, folder: Location) -> Any:
+    """A frame of rows, evaluated now, and read from a folder from now on."""
+    if folder.local is not None:
+        frame.write.parquet(str(folder.local))
+        return spark.read.schema(DDL).parquet(str(folder.local))
+    staged = uploaded_frame(frame, UploadOrder(ObjectTarget(str(folder), "part")))
+    urls = [folder.path_of(each.name) for each in staged]
+    return fetched(spark, urls, SCHEMA, DDL, ROWS_AT_ONCE)

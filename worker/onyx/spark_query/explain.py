@@ -19,7 +19,7 @@ from onyx.spark.compiler.compile import compile_job
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.explain import shown
 from onyx.spark_query.chain import buckets_of, numbers_of, through
-from onyx.spark_query.config import QueryConfig
+from onyx.spark_query.programs import QueryConfig
 from onyx.spark_query.rows import DDL, REPORTED, SCHEMA
 
 

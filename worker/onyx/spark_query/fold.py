@@ -19,15 +19,15 @@ from onyx.keystate.uniqueness import UniqueKeys
 from onyx.program.operator import carry_out
 from onyx.program.program import Program
 from onyx.spark_query.failure import TaskFailed
-from onyx.spark_query.folding.contents import Contents
-from onyx.spark_query.folding.untracked import Untracked
+from onyx.spark_query.folding.combine import Untracked
+from onyx.spark_query.folding.share_state import ShareState
 from onyx.spark_query.tree import Tree
 
 
 class Fold(Untracked):
     """The state of one share."""
 
-    def __init__(self, tree: Tree, program: Program, contents: Contents) -> None:
+    def __init__(self, tree: Tree, program: Program, contents: ShareState) -> None:
         """`contents`: what the share holds."""
         super().__init__(contents.shard_of, program.clock)
         self._tree = tree

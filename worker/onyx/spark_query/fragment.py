@@ -1,23 +1,59 @@
-"""One fragment of a query, as Spark runs it on one partition: what it does with the rows it
-gets."""
+"""One fragment of a query, as Spark runs it on one partition: from rows to rows.
+
+Only the name of `run_fragment` and its arguments, texts and numbers, pass through Spark's pickling.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
 
+import msgspec
+import pyarrow as pa
+
 from onyx.flow.batch import Batch
 from onyx.program.phases import Phase
 from onyx.spark_query.arrivals import downstream
-from onyx.spark_query.inputs import Inputs, partition_of_file
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.outlet import Outlet
-from onyx.spark_query.programs import Query
+from onyx.spark_query.programs import Query, query_of
 from onyx.spark_query.readings import new_reading, of_ending
-from onyx.spark_query.rows import Ending, Row, report
+from onyx.spark_query.rows import Ending, Row, batch_of, report, rows_of
 from onyx.spark_query.shares import Share
 from onyx.spark_query.sinks import Sinks
+from onyx.spark_query.sources import Inputs, partition_of_file
 from onyx.spark_query.tree import Tree
+
+
+def run_fragment(
+    config: str, number: int, reached: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Run a fragment over a partition.
+
+    Args:
+        config: a `QueryConfig` in JSON.
+        reached: of a micro-batch a `Reached` in JSON, what was committed before; else empty.
+        batches: numbers of partitions of inputs for fragment 0, rows for the others.
+
+    Raises:
+        TaskFailed: a task of the job has failed.
+        Disordered: the query must run without folding before shuffles.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    writer = f"x{next(_numbers)}" if context is None else str(context.taskAttemptId())
+    before = msgspec.json.decode(reached, type=Reached) if reached else None
+    fragment = Fragment(query_of(config), number, writer, before)
+    if number == 0:
+        numbers = (int(each) for batch in batches for each in batch.column(0).to_pylist())
+        made = fragment.read(numbers) if before is None else fragment.follow(numbers, before)
+    else:
+        made = fragment.fold(row for batch in batches for row in rows_of(batch))
+    for rows in made:
+        if rows:
+            yield batch_of(rows)
+    yield batch_of(fragment.finish())
 
 
 class Fragment:
@@ -141,3 +177,7 @@ class Fragment:
     def _begin(self, origin: str) -> Outlet:
         self._tree.outlet = Outlet(self._query.plan, origin, self._query.config.buckets)
         return self._tree.outlet
+
+
+_numbers = itertools.count()
+"""Numbers of writers outside of Spark."""

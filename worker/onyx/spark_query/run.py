@@ -1,22 +1,40 @@
-"""A query from its request to its reply, whatever its inputs are."""
+"""A query from its request to its reply, whatever its inputs are.
+
+Over bounded inputs it is one action for the whole job, or for what is between two Spark stages of
+the user, because Spark computes a frame anew for each, and a task that ran twice would call the
+user's functions twice. So what a fragment reports, such as tokens of what it has staged, passes
+through the fragments behind it, and comes out at the end beside theirs.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from onyx.errors import UserError
 from onyx.plugins.protocol import SealProgress
+from onyx.spark.child.request import StageRequest
 from onyx.spark.driver.request import QueryProgress, QueryReply, QueryRequest
+from onyx.spark.session.masters import is_connect, is_local
 from onyx.spark.session.progress import reported
-from onyx.spark_query.bounded import RunMiddle, combined_if_possible
-from onyx.spark_query.chain import outputs_of, total_of
-from onyx.spark_query.config import QueryConfig
-from onyx.spark_query.elsewhere import require_shared_disk, send_modules
-from onyx.spark_query.failure import found_in
-from onyx.spark_query.middle.beside import run_beside
-from onyx.spark_query.programs import Query
+from onyx.spark.session.shipping import ship_modules
+from onyx.spark_query.chain import (
+    buckets_of,
+    chain,
+    chain_with_middles,
+    numbers_of,
+    outputs_of,
+    total_of,
+)
+from onyx.spark_query.failure import found_in, is_disordered
+from onyx.spark_query.middle.stages import MiddleStages, run_beside
+from onyx.spark_query.programs import Query, QueryConfig
+from onyx.spark_query.rows import Row
 from onyx.spark_query.session import opened, ui_url
 from onyx.spark_query.stream import Publish, Rest, Say, streaming
 
@@ -71,3 +89,69 @@ def _partitions(query: Query) -> tuple[tuple[str, str], ...]:
 
 def _say_how_far(say: Say, spark: Any, progress: SealProgress) -> None:
     say(QueryProgress("running", ui_url=ui_url(spark), spark=progress))
+
+
+def send_modules(spark: Any, request: QueryRequest) -> None:
+    """Send the modules of the job to where Spark's Python runs, if that is elsewhere."""
+    if not is_local(request.master):
+        ship_modules(spark, request.modules, Path(request.scratch))
+
+
+def require_shared_disk(query: Query) -> None:
+    """The manifest may name no master; then that of the worker counts, which is known here.
+
+    Raises:
+        UserError: the master is a Spark Connect server, and the worker prints what fragments spool.
+    """
+    master = query.request.master
+    if not is_connect(master):
+        return
+    for output in query.plan.outputs:
+        if output.how == "spooled":
+            raise UserError(
+                f"task {output.task}: this worker prints the rows of stdout, and does not see "
+                f"those of executors of {master}; set spec.spark.master to local[N] or "
+                "spark://host:port, or take the plugin files"
+            )
+
+
+RunMiddle = Callable[[Any, QueryRequest, StageRequest], None]
+"""Runs a Spark stage in the Spark of a query."""
+
+
+def combined_if_possible(
+    spark: Any,
+    request: QueryRequest,
+    partitions: tuple[tuple[str, str], ...],
+    run_middle: RunMiddle,
+) -> list[Row]:
+    """Have Spark run all fragments, with states folded before the shuffle unless a segment stands
+    against it; what the fragments report. Raises like `run_bounded`."""
+    try:
+        return run_bounded(spark, request, partitions, run_middle)
+    except Exception as error:
+        if not (request.combine and is_disordered(error)):
+            raise
+    anew = msgspec.structs.replace(request, combine=False)
+    return run_bounded(spark, anew, partitions, run_middle)
+
+
+def run_bounded(
+    spark: Any,
+    request: QueryRequest,
+    partitions: tuple[tuple[str, str], ...],
+    run_middle: RunMiddle,
+) -> list[Row]:
+    """Have Spark run all fragments; what they report.
+
+    Raises:
+        TaskFailed: as text within an exception of Spark, or of a Spark stage in the middle.
+    """
+    query = Query(QueryConfig(request, partitions, buckets_of(spark, request, len(partitions))))
+    config = query.config.text()
+    frame = numbers_of(spark, len(partitions))
+    if not query.plan.middles:
+        return chain(frame, config, query.config.buckets, len(query.plan.fragments))
+    middles = MiddleStages(query, partial(run_middle, spark, request))
+    middles.begin()
+    return chain_with_middles(spark, frame, config, query, middles)

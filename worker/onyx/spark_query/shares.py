@@ -18,9 +18,8 @@ from onyx.spark.driver.request import BucketState
 from onyx.spark_query.arrivals import Arrivals, before, ended, origins
 from onyx.spark_query.failure import TaskFailed
 from onyx.spark_query.fold import Fold
-from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.folding.inbox import Inbox
-from onyx.spark_query.folding.kept_states import KeptStates
+from onyx.spark_query.folding.share_state import KeptStates, ShareState
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.programs import Query
 from onyx.spark_query.readings import Report, heard, new_reading
@@ -67,12 +66,12 @@ class Share:
             )
             self._note_ends()
 
-    def _loaded(self) -> Contents:
+    def _loaded(self) -> ShareState:
         """What the bucket holds before the first row."""
         if self._reached is not None:
             self._kept = KeptStates(self._query)
             return self._kept.load(self._program, self._state)
-        contents = Contents.empty(self._program, self._state.bucket, self._query.config)
+        contents = ShareState.empty(self._program, self._state.bucket, self._query.config)
         contents.restore({})
         return contents
 

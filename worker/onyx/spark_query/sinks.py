@@ -19,8 +19,7 @@ from onyx.spark.driver.spools import SpoolWriter
 from onyx.spark.middle.frame_types import TYPES, FrameTypes
 from onyx.spark.middle.request import options_of
 from onyx.spark.types import for_spark
-from onyx.spark_query.middle.files import folder_in, parts_of
-from onyx.spark_query.middle.frame_parts import FrameParts
+from onyx.spark_query.middle.frame_parts import FrameParts, folder_in, parts_of
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import REPORTED, Row, report
 

@@ -41,11 +41,10 @@ from onyx.spark_query.chain import (
     total_of,
     touch,
 )
-from onyx.spark_query.config import QueryConfig
 from onyx.spark_query.counting import total
 from onyx.spark_query.failure import is_disordered
 from onyx.spark_query.micro_batches import News, Reached, due_ms
-from onyx.spark_query.programs import Query
+from onyx.spark_query.programs import Query, QueryConfig
 from onyx.spark_query.readings import ReadAgain, states_of_buckets
 from onyx.spark_query.rows import Row
 

@@ -2,23 +2,31 @@
 
 Each task does with a batch what it does on a peer, by the same code: its function, its conditions,
 dead letters, windows. Instead of being sent, what comes out is pushed into the next task, or put
-into the outlet where that one is behind a shuffle. A retry that a function or a condition asks for
-is done here, for the segments that failed, because nothing of them has gone anywhere.
+into the outlet where that one is behind a shuffle.
+
+A retry that a function or a condition asks for is done here, in the process that has the segments
+that failed, because nothing of them has gone anywhere. Attempts are counted in roots, as on peers,
+though nothing here is acked.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from onyx.base.runs import array_of
+from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Batch, Indices, Segments, as_given, as_shown, copies_of
 from onyx.flow.groups.grouping import GroupChecks
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed, laps_of
+from onyx.ledger.lineage import FINAL, tries_of
+from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.workflow import laps_to
 from onyx.program.apply import apply
 from onyx.program.batch_work import BatchWork
@@ -31,8 +39,11 @@ from onyx.spark_query.failure import Disordered, TaskFailed
 from onyx.spark_query.folding.combine import Combining
 from onyx.spark_query.outlet import Outlet
 from onyx.spark_query.programs import Query
-from onyx.spark_query.retrying import Retrying
 from onyx.spark_query.sinks import Sinks
+
+ATTEMPT = 1 << 40
+"""One attempt, in a root."""
+Sleep = Callable[[float], None]
 
 
 class _Tried(NamedTuple):
@@ -289,3 +300,42 @@ def _places(batch: Batch) -> Indices:
     """Where its segments were in what has come to an operator with an inbox."""
     assert batch.ids is not None, "by `push`"
     return array_of(batch.ids).astype(np.intp)
+
+
+class Retrying:
+    """Tries segments again, after a rest."""
+
+    def __init__(self, sleep: Sleep = time.sleep, delay: RetryDelay = DEFAULT) -> None:
+        self._sleep = sleep
+        self._delay = delay
+
+    def first(self, batch: Batch) -> None:
+        """A batch is tried for the first time."""
+        batch.roots = np.zeros(len(batch), np.uint64)
+
+    def unchanged(self, batch: Batch, deeply: bool) -> Callable[[], Batch]:
+        """What gives the batch as it is now, whatever functions do with its segments.
+
+        Args:
+            deeply: also with what is in lists and dicts of a segment. Any function may ask for
+                retries, and hardly one does: it pays for copies of dicts, and for no more.
+        """
+        if not deeply or not isinstance(batch.segments, list):
+            segments = copies_of(batch.segments)
+            return lambda: replace(batch, segments=segments, keys=None)
+        data = encode(as_shown(batch.segments))
+        return lambda: replace(batch, segments=decode(data), keys=None)
+
+    def again(self, batch: Batch, routed: Routed) -> Batch:
+        """The segments to be tried again, after a rest, each with its next attempt."""
+        again = batch.take(np.array(routed.retries, np.intp))
+        assert again.roots is not None
+        roots = array_of(again.roots)
+        tried = [tries_of(int(root)) for root in roots]
+        next_roots = roots + np.uint64(ATTEMPT)
+        for index, (count, most) in enumerate(zip(tried, routed.retries_max, strict=True)):
+            if count >= most:
+                next_roots[index] |= np.uint64(FINAL << 40)
+        again.roots = next_roots
+        self._sleep(max(self._delay.delay_s(count - 1) for count in tried))
+        return again

@@ -14,17 +14,16 @@ from onyx.client.workers import addresses_of
 from onyx.errors import UserError
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.ids import JobId
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import listed, nearest
 from onyx.settings import Settings, from_environment
-from onyx.spark_source.options import SourceOptions
-from onyx.spark_source.outputs import Found, output_at, readable
-from onyx.spark_source.write_options import WriteOptions
+from onyx.spark_source.options import SourceOptions, WriteOptions
+from onyx.spark_source.outputs import FoundOutput, output_at, readable
 from onyx.storage.opening import absolute
 
 
-def find(options: SourceOptions) -> Found:
+def find(options: SourceOptions) -> FoundOutput:
     """The output of a job and a task.
 
     Raises:
@@ -38,7 +37,7 @@ def find(options: SourceOptions) -> Found:
     frame = entry.options.get("frame")
     output = output_at(path, options, entry.plugin, frame)
     # A result has other columns than the segments of which it was made.
-    return Found(output, arrow_schema(entry) if output.content == "parts" else None)
+    return FoundOutput(output, arrow_schema(entry) if output.content == "parts" else None)
 
 
 def workers(options: WriteOptions) -> list[str]:

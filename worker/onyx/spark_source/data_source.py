@@ -1,4 +1,4 @@
-"""The data source itself: what PySpark calls.
+"""The data source itself, and what reads a batch for Spark: what PySpark calls.
 
 PySpark makes it anew, or sends it on, in several processes: to find the schema, to plan, to read.
 So it holds nothing but the options, and each process looks for the output itself. Only names of
@@ -11,23 +11,24 @@ driver.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from onyx.errors import UserError
 from onyx.plugins.files.spark_footer import unreadable
+from onyx.plugins.parts.offsets import Rows
 from onyx.spark.types import spark_schema
 from onyx.spark_source import schemas
 from onyx.spark_source.errors import in_one_line
-from onyx.spark_source.listing import published
-from onyx.spark_source.lookups import found, state_schema, target_of
-from onyx.spark_source.options import SourceOptions, read_options, require_text
-from onyx.spark_source.readers import OutputReader, StateReader
-from onyx.spark_source.rows import TEXT
-from onyx.spark_source.stream import OutputStream
-from onyx.spark_source.write_options import write_options
+from onyx.spark_source.lookups import found, state, state_schema, target_of
+from onyx.spark_source.options import SourceOptions, read_options, require_text, write_options
+from onyx.spark_source.outputs import OutputFiles, published
+from onyx.spark_source.rows import TEXT, batches
+from onyx.spark_source.stream import OutputStream, arrow_of
 from onyx.spark_source.writers import JobStreamWriter, JobWriter
 
 
@@ -59,7 +60,7 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
     def reader(self, schema: Any) -> DataSourceReader:
         """All that is published now, or the state of a window."""
         if self._options.window is not None:
-            return StateReader(self._options, schema)
+            return WindowReader(self._options, schema)
         require_text(schema, self._options)
         return OutputReader(found(self._options).output, schema, self._options.form == "text")
 
@@ -100,3 +101,36 @@ def _require_segments(schema: Any) -> None:
     wrong = unreadable(schema.jsonValue())
     if wrong:
         raise UserError(f'format("onyx"): rows cannot become segments: {wrong}')
+
+
+class OutputReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the parts of an output, or the files of a result: a partition each."""
+
+    def __init__(self, output: OutputFiles, schema: Any, text: bool) -> None:
+        self._output = output
+        self._schema = schema
+        self._text = text
+
+    @in_one_line()
+    def partitions(self) -> list[InputPartition]:
+        """A partition for each file."""
+        return [InputPartition(Rows(part.path)) for part in published(self._output)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a file; Spark asks with None when there are no partitions."""
+        if partition.value is not None:
+            with in_one_line():
+                yield from batches(partition.value, arrow_of(self._schema), self._text)
+
+
+class WindowReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the state of a window: one partition, asked where Spark executes it."""
+
+    def __init__(self, options: SourceOptions, schema: Any) -> None:
+        self._options = options
+        self._schema = schema
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The extents as of now."""
+        with in_one_line():
+            yield state(self._options, arrow_of(self._schema))

@@ -10,16 +10,15 @@ from __future__ import annotations
 import pyarrow as pa
 
 from onyx.errors import UserError
-from onyx.spark_source.options import SourceOptions
-from onyx.spark_source.outputs import Found, output_at
-from onyx.spark_source.write_options import WriteOptions
-from onyx.spark_source.writers import Target
+from onyx.spark_source.options import SourceOptions, WriteOptions
+from onyx.spark_source.outputs import FoundOutput, output_at
+from onyx.spark_source.writers import WriteTarget
 
 
-def found(options: SourceOptions) -> Found:
+def found(options: SourceOptions) -> FoundOutput:
     """The output that options name. Raises what `output_at` and `cluster.find` do."""
     if options.path is not None:
-        return Found(output_at(options.path, options), None)
+        return FoundOutput(output_at(options.path, options), None)
     from onyx.spark_source import cluster
 
     return cluster.find(options)
@@ -39,7 +38,7 @@ def state(options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
     return window_state.state(options, schema)
 
 
-def target_of(options: WriteOptions) -> Target:
+def target_of(options: WriteOptions) -> WriteTarget:
     """Where rows are written.
 
     Raises:
@@ -51,7 +50,7 @@ def target_of(options: WriteOptions) -> Target:
         workers = [each.strip() for each in options.workers.split(",") if each.strip()]
         if not workers or not all(":" in each for each in workers):
             raise UserError(f"option 'workers' is host:port[,host:port], not {options.workers!r}")
-        return Target(tuple(workers), options.job, options.task)
+        return WriteTarget(tuple(workers), options.job, options.task)
     from onyx.spark_source import cluster
 
-    return Target(tuple(cluster.workers(options)), options.job, options.task)
+    return WriteTarget(tuple(cluster.workers(options)), options.job, options.task)

@@ -11,6 +11,8 @@ tasks only, so what a task returns carries them to the commit.
 
 Rejected: ids of partition and number (a repeated batch may be cut otherwise: rows lost and
 doubled); ids of what rows hold (two equal rows would be one); rows sent by the driver (its memory).
+
+The rows of a part as requests: neither too many nor too large.
 """
 
 from __future__ import annotations
@@ -34,17 +36,19 @@ from onyx.errors import UserError
 from onyx.requests.request import BatchOfWrite, Commit, HeldRequest, WriterOfBatch
 from onyx.settings import from_environment
 from onyx.spark_source.errors import in_one_line
-from onyx.spark_source.requests import requests_of
-from onyx.spark_source.write_options import WriteOptions
+from onyx.spark_source.options import WriteOptions
 
 if TYPE_CHECKING:
     from onyx.client.appender import Appender
 
+
+REQUEST_BYTES_MAX = 3_900_000
+"""A request has at most 4,000,000 with what is around the rows."""
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of Spark's tasks."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class WriteTarget(msgspec.Struct, frozen=True):
     """The input that rows go to."""
 
     workers: tuple[str, ...]
@@ -72,7 +76,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 class JobWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """One write of all rows of a query."""
 
-    def __init__(self, target: Target, options: WriteOptions) -> None:
+    def __init__(self, target: WriteTarget, options: WriteOptions) -> None:
         self._target = target
         self._options = options
         self._batch = BatchOfWrite(options.id or f"write/{uuid.uuid4().hex}", 0)
@@ -95,7 +99,7 @@ class JobWriter(DataSourceArrowWriter):  # type: ignore[misc]
 class JobStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Micro-batch after micro-batch."""
 
-    def __init__(self, target: Target, options: WriteOptions) -> None:
+    def __init__(self, target: WriteTarget, options: WriteOptions) -> None:
         self._target = target
         self._options = options
 
@@ -129,7 +133,7 @@ def _of_stream() -> BatchOfWrite:
 
 
 def _hold(
-    target: Target, options: WriteOptions, batch: BatchOfWrite, rows: Iterator[pa.RecordBatch]
+    target: WriteTarget, options: WriteOptions, batch: BatchOfWrite, rows: Iterator[pa.RecordBatch]
 ) -> Written:
     name, count = uuid.uuid4().hex, 0
     with target.appender() as appender:
@@ -139,7 +143,7 @@ def _hold(
 
 
 def _commit(
-    target: Target,
+    target: WriteTarget,
     options: WriteOptions,
     batch: BatchOfWrite,
     messages: Sequence[Written | None],
@@ -147,3 +151,52 @@ def _commit(
     writers = tuple(each.writer for each in messages if each is not None and each.writer.requests)
     with target.appender() as appender:
         appender.commit(Commit(batch, writers), options.ack, options.timeout)
+
+
+def requests_of(batches: Iterator[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
+    """The rows of all batches, in order, in as few batches as that takes.
+
+    Args:
+        rows_max: of one of them.
+
+    Raises:
+        UserError: a row alone is too large.
+    """
+    gathered: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        for piece in _pieces(batch, rows_max):
+            piece_bytes = pa.ipc.get_record_batch_size(piece)
+            full = rows + len(piece) > rows_max or size_bytes + piece_bytes > REQUEST_BYTES_MAX
+            if gathered and full:
+                yield _joined(gathered)
+                gathered, rows, size_bytes = [], 0, 0
+            gathered.append(piece)
+            rows += len(piece)
+            size_bytes += piece_bytes
+    if gathered:
+        yield _joined(gathered)
+
+
+def _pieces(batch: pa.RecordBatch, rows_max: int) -> Iterator[pa.RecordBatch]:
+    """Slices of a batch that are small enough."""
+    if not len(batch):
+        return
+    large = pa.ipc.get_record_batch_size(batch) > REQUEST_BYTES_MAX
+    if len(batch) <= rows_max and not large:
+        yield batch
+    elif len(batch) == 1:
+        raise UserError(
+            f"a row has more than {REQUEST_BYTES_MAX:,} bytes, which is more than a request holds"
+        )
+    else:
+        half = len(batch) // 2
+        for first, count in ((0, half), (half, len(batch) - half)):
+            yield from _pieces(batch.slice(first, count), rows_max)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined

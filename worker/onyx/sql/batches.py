@@ -1,4 +1,5 @@
-"""A text of SQL as a function over the columns of a batch.
+"""A text of SQL over the columns of a batch: as a function, or as a question about each row (true
+or false, null is false).
 
 A row that the engine cannot compute with fails alone: its batch is halved until it is found. The
 text is about one row at a time, so a part of a batch gives the same as the whole.
@@ -8,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.model.report import nearest
-from onyx.sql.engine import MONTHS, Engine, RowsFailed
+from onyx.sql.engine import MONTHS, TABLE, Engine, RowsFailed
 from onyx.sql.grammar import ROW, Refused
 from onyx.sql.growth import ROWS_AT_ONCE
 from onyx.sql.statement import Computed, Item, Passed, Star, Statement, read_statement
 from onyx.sql.time_limit import PART_TIMEOUT_S, TIMEOUT_S
 
 ERROR = "__error__"
+_BEFORE = f"select * from {TABLE} where\n"  # noqa: S608 (only the parser gets it)
 
 
 class Query:
@@ -236,3 +239,27 @@ def _held(column: pa.Array, name: str) -> pa.Array:
             "time, or make a number of them"
         )
     return column
+
+
+class Expression:
+    """A condition about one row."""
+
+    def __init__(self, text: str) -> None:
+        """Raises UserError: it is no expression about one row, or DuckDB is not installed."""
+        self._engine = Engine()
+        try:
+            self._statement = read_statement(_BEFORE + text, self._engine, len(_BEFORE))
+        except Refused as refused:
+            raise UserError(f"sql {refused}") from None
+
+    def answers(self, batch: pa.RecordBatch) -> tuple[np.ndarray, Failed]:
+        """For each row whether it holds; and the rows that it fails for.
+
+        Raises:
+            UserFunctionError: it does not fit the columns of the batch.
+        """
+        numbers = pa.array(np.arange(batch.num_rows, dtype=np.int64))
+        made, failed = computed(self._engine, self._statement, batch.append_column(ROW, numbers))
+        holds = np.zeros(batch.num_rows, dtype=np.bool_)
+        holds[made.column(0).to_numpy()] = True
+        return holds, failed

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.ids import JobId, PeerId
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.log.interface import LogReader
 from onyx.settings import Settings
 from onyx.storage.interface import GROUP, PRIVATE, BlobStore, Location, Purpose
@@ -66,7 +66,7 @@ def check_shared(store: BlobStore, log: LogReader, job: JobId, peer: PeerId, loc
         Fenced, Unavailable, UserError: as everything of log and store.
     """
     found = _named(store, job, peer)
-    path = job_documents.location(job)
+    path = documents.location(job)
     first = log.get_document(path)
     if first is None and log.put_document(path, found, None) is None:
         first = log.get_document(path)
@@ -81,7 +81,7 @@ def check_shared(store: BlobStore, log: LogReader, job: JobId, peer: PeerId, loc
 
 def is_shared(store: BlobStore, log: LogReader, job: JobId) -> bool:
     """Whether `store` is where the peers keep the state of the job; nothing is written."""
-    first = log.get_document(job_documents.location(job))
+    first = log.get_document(documents.location(job))
     return first is not None and store.read(f"{job}/{_NAME}") == first.data
 
 

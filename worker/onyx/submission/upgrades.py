@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from onyx.errors import Problem, UserError
 from onyx.ids import JobId
-from onyx.log import job_documents
-from onyx.log.frontier_documents import is_at_rest
+from onyx.log import documents
+from onyx.log.documents import is_at_rest
 from onyx.log.interface import LogReader
 from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.mapping import stored_job
@@ -140,7 +140,7 @@ def progress(log: LogReader, replica: Replica) -> tuple[list[JobId], set[JobId]]
 def _has_carried_over(log: LogReader, replica: Replica, job: JobId) -> bool:
     """Frontiers are copied last: when each partition has its own, nothing else is missing."""
     registered = replica.partitions(job)
-    stored = log.list_documents(job_documents.frontiers(job))
+    stored = log.list_documents(documents.frontiers(job))
     return all(task in registered for task in replica.spec(job).inputs) and {
         str(number) for number in jobs.input_partitions(replica, job)
     }.issubset(stored)

@@ -15,11 +15,17 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from onyx.telemetry.batch_tallies import TALLIED, BatchCollector, BatchTally
 from onyx.telemetry.catalog import BUILD_INFO, METRICS, TASK, Metric
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.labels import CLOSED_LABELS
-from onyx.telemetry.task_series import PrometheusTaskMetrics, TaskSeries, build
+from onyx.telemetry.task_series import (
+    TALLIED,
+    BatchCollector,
+    BatchTally,
+    PrometheusTaskMetrics,
+    TaskSeries,
+    build,
+)
 
 RETAINED_TASKS_MAX = 500
 """(job, task) pairs whose series are kept; beyond it, those that ended first are removed."""

@@ -16,7 +16,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from onyx.telemetry.http_requests import NAMES
+from onyx.telemetry.http_server import NAMES
 
 ASK_TIMEOUT_S = 2.0
 LABEL = "process"

@@ -14,7 +14,7 @@ from onyx.cli.status_table import print_statuses
 from onyx.client.naming import named
 from onyx.client.statuses import status_at, statuses
 from onyx.history.replicas import Replicas
-from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.processes.surroundings import settings
 
 OnlyArgument = Annotated[

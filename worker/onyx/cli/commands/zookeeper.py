@@ -24,8 +24,8 @@ from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.above import close_server_of
 from onyx.processes.surroundings import settings, stop_signal
 from onyx.settings import Settings, ZooKeeperSettings
+from onyx.telemetry.collectors import ZooKeeperDataCollector
 from onyx.telemetry.http_server import TelemetryServer
-from onyx.telemetry.zookeeper_data import ZooKeeperDataCollector
 
 POLL_S = 0.2
 PORT = 2181

@@ -13,6 +13,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
+import socket
+import ssl
 import subprocess
 import time
 from pathlib import Path
@@ -21,11 +24,9 @@ from typing import BinaryIO
 from onyx.errors import SettingsError, Unavailable
 from onyx.java import find_java
 from onyx.log.server import data_folder
-from onyx.log.server.class_archive import ClassArchive
 from onyx.log.server.config import Ensemble, ServerConfig
-from onyx.log.server.java_command import find_jars, jars_needed, java_command
+from onyx.log.server.java_command import ClassArchive, find_jars, jars_needed, java_command
 from onyx.log.server.parent import end_with_parent
-from onyx.log.server.probe import data_bytes, free_port, is_listening, is_serving
 from onyx.log.server.tls import ServerTls
 from onyx.settings import TlsSettings
 from onyx.tls.files import CertificateFiles
@@ -43,6 +44,7 @@ _POLL_S = 0.01
 _PROBE_MIN_S, _PROBE_MAX_S = 0.05, 1.0
 """A server that is still starting takes a question and never answers it, so early ones are given up
 soon. A busy machine gets longer: a quarter of what it has taken so far."""
+_DATA_SIZE = re.compile(rb"zk_approximate_data_size\t(\d+)")
 _HANDSHAKE_S = 1.0
 """The first handshake of a virtual machine that has just started takes a third of a second."""
 
@@ -318,3 +320,53 @@ class ZooKeeperServer:
             f"ZooKeeper on {self.address} did not serve within {START_TIMEOUT_S:.0f} s; "
             f"its output: {self._output_path}"
         )
+
+
+def is_serving(
+    host: str, port: int, timeout_s: float = 1.0, tls: ssl.SSLContext | None = None
+) -> bool:
+    """Whether a ZooKeeper at this address serves clients (`ruok` also answers when it does not)."""
+    return b"Mode:" in _asked(b"srvr", host, port, timeout_s, tls)
+
+
+def data_bytes(
+    host: str, port: int, timeout_s: float = 1.0, tls: ssl.SSLContext | None = None
+) -> int | None:
+    """How much data a ZooKeeper keeps, about; None when it does not say."""
+    found = _DATA_SIZE.search(_asked(b"mntr", host, port, timeout_s, tls))
+    return int(found[1]) if found else None
+
+
+def _asked(
+    word: bytes, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None
+) -> bytes:
+    """The answer to a four-letter command; empty when there is none."""
+    answer = b""
+    try:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((host, port), timeout_s))
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection))
+            connection.sendall(word)
+            while piece := connection.recv(4096):
+                answer += piece
+    except OSError:
+        return b""
+    return answer
+
+
+def is_listening(host: str, port: int) -> bool:
+    """Whether somebody takes connections there."""
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_port(host: str) -> int:
+    """A port that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port

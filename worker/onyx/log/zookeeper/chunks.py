@@ -35,8 +35,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.log.paths import Paths
-from onyx.log.zookeeper.all_of import AllOf
-from onyx.log.zookeeper.session import ZooKeeperSession
+from onyx.log.zookeeper.session import AllOf, ZooKeeperSession
 
 PIECES_MAX = 1_000
 """Pieces of one document; they are checked in one transaction."""

@@ -1,37 +1,47 @@
-"""Makes clients of ZooKeeper as kazoo has them: address, certificates, user, patience.
+"""Makes clients of ZooKeeper as kazoo has them: address, certificates, user, patience. The one
+module that knows kazoo from within.
 
-The one module, besides `tls_handler`, that knows kazoo from within.
+Connections over TLS have SSL contexts of ours. Kazoo's own TLS trusts the authorities of the
+machine as well as ours, and does not check names by default. It also waits for a socket to become
+readable while TLS has already read the bytes: an answer that comes in one record with another one
+is then noticed at the next heartbeat.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from threading import Timer
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 
 from onyx.errors import SettingsError, Unavailable
 from onyx.log.zookeeper.access import read_access
-from onyx.log.zookeeper.tls_handler import HANDSHAKE_PER_SESSION, PatientHandler, TlsHandler
 from onyx.settings import ZooKeeperSettings
-from onyx.tls.diagnosis import diagnose
+from onyx.tls.diagnosis import diagnose, explain
 from onyx.tls.files import ZOOKEEPER, CertificateFiles
 
 logger = logging.getLogger("onyx.log")
 quiet = logging.getLogger("onyx.log.kazoo")
 """Kazoo's remarks about each reconnect; a user who wants them sets the level of this logger."""
-if quiet.level == logging.NOTSET:
-    quiet.setLevel(logging.CRITICAL)
-
 BACK_OFF_MAX_S = 0.5
 """Longest delay before a lost connection is tried again."""
 TELL_AFTER_S = 2.0
 """Silence of a server after which it is said what is waited for."""
+HANDSHAKE_PER_SESSION = 1 / 3
+"""Longest wait for the answer to a handshake, as a part of the session timeout: a server that is
+just starting may accept a connection and never answer on it, and the session must outlive that."""
+
+
+if quiet.level == logging.NOTSET:
+    quiet.setLevel(logging.CRITICAL)
+
 
 Start = Callable[[KazooClient], Any]
 """Starts a request and gives kazoo's asynchronous result."""
@@ -167,3 +177,68 @@ def zookeeper_certificates(settings: ZooKeeperSettings) -> CertificateFiles | No
         SettingsError: a file is wrong.
     """
     return CertificateFiles.named_by(settings.tls, ZOOKEEPER, serves=False)
+
+
+class PatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Connects without TLS; gives up a server that does not even accept before the session ends."""
+
+    def create_connection(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        """Kazoo's seam; `timeout` is that of the session, in seconds.
+
+        Raises:
+            OSError: as the plain one.
+        """
+        patience_s = None if timeout is None else timeout * HANDSHAKE_PER_SESSION
+        return super().create_connection(*args, timeout=patience_s, **kwargs)
+
+
+class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Connects with the certificates of the moment."""
+
+    def __init__(self, files: CertificateFiles) -> None:
+        super().__init__()
+        self._files = files
+        self._complaint = ""
+
+    def create_connection(
+        self,
+        address: tuple[str, int],
+        hostname: str | None = None,
+        timeout: float | None = None,
+        **_: Any,
+    ) -> ssl.SSLSocket:
+        """Kazoo's seam; `timeout` is that of the session, in seconds.
+
+        Raises:
+            OSError: of which `ssl.SSLError` is one.
+        """
+        name = self._files.settings.server_name or hostname or address[0]
+        patience_s = None if timeout is None else timeout * HANDSHAKE_PER_SESSION
+        connection = socket.create_connection(address, patience_s)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wrapped = self._files.current().client.wrap_socket(connection, server_hostname=name)
+        except ssl.SSLError as error:
+            self._complain(f"{address[0]}:{address[1]}: {explain(error, self._files, name)}")
+            raise
+        finally:
+            # Of the wrapped socket now, or of nobody.
+            connection.close()
+        self._complaint = ""
+        return wrapped
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], *timeout: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """The ready sockets as `select.select`; a socket whose bytes TLS holds already is ready."""
+        held = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
+        ready, writable, other = super().select(
+            readers, writers, others, *((0,) if held else timeout)
+        )
+        return [*ready, *(each for each in held if each not in ready)], writable, other
+
+    def _complain(self, complaint: str) -> None:
+        """Kazoo tries again for ever and says nothing."""
+        if complaint != self._complaint:
+            self._complaint = complaint
+            logger.warning("no connection to ZooKeeper at %s", complaint)

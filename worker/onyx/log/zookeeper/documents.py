@@ -18,9 +18,8 @@ from onyx.errors import Fenced, UserError
 from onyx.ids import GroupId
 from onyx.log.interface import ChunkGone, Document
 from onyx.log.paths import Paths, document_name, folder_name
-from onyx.log.zookeeper.all_of import AllOf
 from onyx.log.zookeeper.chunks import Chunks
-from onyx.log.zookeeper.session import ReplyLost, ZooKeeperSession
+from onyx.log.zookeeper.session import AllOf, ReplyLost, ZooKeeperSession
 
 ATTEMPTS_MAX = 10
 DELETES_AT_ONCE = 100

@@ -1,58 +1,37 @@
-"""The log in ZooKeeper: what peer groups and clients have in common.
+"""The log in ZooKeeper: what peer groups and clients have in common, and the log of a client or the
+operator, which appends one command and waits for its position.
 
-The parts are small and each has one concern: `session` (connection), `subscription` with `tail`
-(reading), `pulses`, `documents`, `chunks`, `origins`. This module puts together those that both
-use; `client_log` and `group_log` append, each in its own way. Any thread may call; callbacks come
-on one thread.
-
-Who does not follow the log reads many entries at once.
+The parts each have one concern: `session` (connection), `subscription` with `tail` (reading),
+`documents`, `chunks`, `origins`. This module puts together those that both use; `group_log` appends
+in its own way. Any thread may call; callbacks come on one thread. Who does not follow the log reads
+many entries at once.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
-from onyx.codec.entries import decode_entry
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError, NoNodeError
+
+from onyx.base.seams import SystemClock
+from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
-from onyx.log.interface import Document, Origin
-from onyx.log.owner import check_owner
-from onyx.log.paths import Paths, entry_positions
-from onyx.log.reader import Reader
-from onyx.log.room import Usage
+from onyx.log.append_queue import check_size
+from onyx.log.interface import ChunkGone, Document, Origin, Reader
+from onyx.log.paths import Paths, entry_position, entry_positions
+from onyx.log.tenancy import Usage, check_owner
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.documents import Documents
-from onyx.log.zookeeper.multi_read import NODES_MAX, read_nodes
 from onyx.log.zookeeper.origins import Origins
-from onyx.log.zookeeper.session import ZooKeeperSession
+from onyx.log.zookeeper.session import NODES_MAX, ZooKeeperSession, read_nodes
 from onyx.log.zookeeper.subscription import Subscription
 from onyx.log.zookeeper.usage import Counted
-from onyx.replica.command import Entry
+from onyx.replica.command import Command, Entry
 from onyx.settings import Settings
 from onyx.tls.files import CertificateFiles
-
-
-def read_entries(
-    session: ZooKeeperSession, paths: Paths, after: Position, entries_max: int
-) -> list[Entry]:
-    """The first entries after a position that are there now; those collected meanwhile are left
-    out."""
-    children = session.perform(lambda client: client.get_children_async(paths.log))
-    wanted = sorted(p for p in entry_positions(children) if p > after)[:entries_max]
-    entries: list[Entry] = []
-    for start in range(0, len(wanted), NODES_MAX):
-        entries.extend(_fetch(session, paths, wanted[start : start + NODES_MAX]))
-    return entries
-
-
-def _fetch(session: ZooKeeperSession, paths: Paths, positions: Sequence[Position]) -> list[Entry]:
-    nodes = [paths.entry(position) for position in positions]
-    found = session.perform(lambda client: read_nodes(client, nodes))
-    return [
-        decode_entry(position, data)
-        for position, data in zip(positions, found, strict=True)
-        if data is not None
-    ]
 
 
 class ZooKeeperLog:
@@ -186,3 +165,68 @@ class ZooKeeperLog:
     def close(self) -> None:
         """End the session and the threads."""
         self._session.close()
+
+
+class ZooKeeperClientLog(ZooKeeperLog):
+    """The log of a client or the operator. Its session may be replaced by a new one."""
+
+    def append(self, command: Command, by: str = "") -> Position:
+        """Write a command and wait; when in doubt it is written again, which its id makes harmless.
+
+        Raises:
+            UserError: it is too large or cannot be encoded.
+            ChunkGone: a chunk that it names has been collected; nothing was written.
+            Unavailable: no answer in time; it may have been written or not.
+        """
+        data = encode_entry(command, by=by, at_ms=SystemClock().wall_ms() if by else 0)
+        check_size(command, data, self._settings.entry_bytes_max)
+
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            self._chunks.touch(transaction, command.chunks)
+            transaction.create(self._paths.entry_prefix, data, sequence=True)
+            return transaction.commit_async()
+
+        *touched, written = results = self._session.perform(start)
+        if any(isinstance(each, NoAuthError) for each in results):
+            raise self._session.denied()
+        if any(isinstance(each, NoNodeError) for each in touched):
+            raise ChunkGone(f"what {command.NAME} names was collected before; try again")
+        if isinstance(written, Exception):
+            raise written
+        position = entry_position(written)
+        assert position is not None
+        return position
+
+    def pass_on(self, former: str, owner: str) -> bool:
+        """Give the tenancy to another owner; False if it is not the former one's any more."""
+        return self._origins.pass_on(former, owner)
+
+    def other_tenancies(self) -> list[str]:
+        """The tenancies that share the ZooKeeper with this one, in order."""
+        above, _, own = self._paths.root.rpartition("/")
+        found = self._session.perform(lambda client: client.get_children_async(above))
+        return sorted(set(found) - {own})
+
+
+def read_entries(
+    session: ZooKeeperSession, paths: Paths, after: Position, entries_max: int
+) -> list[Entry]:
+    """The first entries after a position that are there now; those collected meanwhile are left
+    out."""
+    children = session.perform(lambda client: client.get_children_async(paths.log))
+    wanted = sorted(p for p in entry_positions(children) if p > after)[:entries_max]
+    entries: list[Entry] = []
+    for start in range(0, len(wanted), NODES_MAX):
+        entries.extend(_fetch(session, paths, wanted[start : start + NODES_MAX]))
+    return entries
+
+
+def _fetch(session: ZooKeeperSession, paths: Paths, positions: Sequence[Position]) -> list[Entry]:
+    nodes = [paths.entry(position) for position in positions]
+    found = session.perform(lambda client: read_nodes(client, nodes))
+    return [
+        decode_entry(position, data)
+        for position, data in zip(positions, found, strict=True)
+        if data is not None
+    ]

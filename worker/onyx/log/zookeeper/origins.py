@@ -26,9 +26,8 @@ from onyx.ids import NO_POSITION, Position
 from onyx.log.interface import Origin
 from onyx.log.paths import Paths, entry_positions
 from onyx.log.zookeeper.above import make, make_above
-from onyx.log.zookeeper.all_of import AllOf
 from onyx.log.zookeeper.chunks import Chunks
-from onyx.log.zookeeper.session import ZooKeeperSession
+from onyx.log.zookeeper.session import AllOf, ZooKeeperSession
 from onyx.settings import CloseRoot
 
 READ_ATTEMPTS_MAX = 5

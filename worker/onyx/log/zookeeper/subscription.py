@@ -22,13 +22,11 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from onyx.errors import OnyxError
 from onyx.ids import Position
-from onyx.log.interface import Session
+from onyx.log.interface import Reader, Session
 from onyx.log.paths import Paths, entry_positions
-from onyx.log.reader import Reader
 from onyx.log.tail import Actions, Cause, Deliver, GetEntry, ListChildren, LogTail, ReadOrigin
-from onyx.log.zookeeper.multi_read import NODES_MAX, read_nodes
 from onyx.log.zookeeper.origins import Origins
-from onyx.log.zookeeper.session import ZooKeeperSession
+from onyx.log.zookeeper.session import NODES_MAX, ZooKeeperSession, read_nodes
 
 
 class Subscription:

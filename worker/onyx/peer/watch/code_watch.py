@@ -14,7 +14,7 @@ import msgspec
 
 from onyx.errors import Fenced, OnyxError
 from onyx.ids import JobId
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.log.interface import GroupLog, LogReader
 from onyx.peer.life import Pending, Run
 from onyx.replica.state import Replica
@@ -93,7 +93,7 @@ def note(log: LogReader, job: JobId, name: str, code: str) -> str:
         Unavailable: the log cannot be reached.
         Fenced: this incarnation is dead.
     """
-    path = job_documents.code(job)
+    path = documents.code(job)
     for _ in range(_WRITES_MAX):
         document = log.get_document(path)
         began = began_with(None if document is None else document.data)

@@ -11,8 +11,7 @@ from concurrent.futures import Future
 
 from onyx.errors import OnyxError
 from onyx.history.archive import open_archive
-from onyx.history.collection import Collected
-from onyx.history.collector import Collector
+from onyx.history.collection import Collected, HistoryCollector
 from onyx.history.replicas import Replicas
 from onyx.ids import GroupId
 from onyx.peer.work.workforce import TaskServices
@@ -33,7 +32,7 @@ class GarbageCollection:
         self._group = group
         self._interval_s = services.settings.history.interval_s
         self._next_s = services.clock.monotonic_s() + self._interval_s
-        self._collector: Collector | None = None
+        self._collector: HistoryCollector | None = None
         self._under_way: Future[None] | None = None
         self._complaint = ""
         self._closed = False
@@ -64,10 +63,10 @@ class GarbageCollection:
                 self._complaint = str(error)
                 logger.warning("garbage in the log is not collected now: %s", error)
 
-    def _opened(self) -> Collector:
+    def _opened(self) -> HistoryCollector:
         services = self._services
         settings, log = services.settings, services.log
-        return Collector(
+        return HistoryCollector(
             log,
             Replicas(log, settings.job_scheduler, open_archive(settings, log)),
             settings.history,

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from onyx.base.seams import Clock
 from onyx.errors import OnyxError
 from onyx.ids import JobId
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.log.interface import GroupLog
 from onyx.peer.life import Pending, Run
 from onyx.reports.outcomes import OutcomeReport
@@ -108,7 +108,7 @@ class OutcomeReports:
 
         def work() -> None:
             for job, report in reports.items():
-                path = job_documents.outcome(job, name)
+                path = documents.outcome(job, name)
                 try:
                     before = self._log.get_document(path)
                     version = None if before is None else before.version

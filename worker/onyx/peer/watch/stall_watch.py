@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from onyx.base.seams import Clock
 from onyx.errors import OnyxError
 from onyx.ids import GroupId, JobId, PeerId, TaskName
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.log.interface import GroupLog
 from onyx.model.locations import without_secrets
 from onyx.model.plugins import runs_spark
@@ -241,7 +241,7 @@ class StallReports:
 
 def publish(log: GroupLog, group: GroupId, job: JobId, stalls: list[Stall]) -> None:
     """Put the report of a group about a job in the place of the last one."""
-    path = job_documents.stall(job, group)
+    path = documents.stall(job, group)
     if not stalls:
         log.delete_documents(path)
         return

@@ -31,8 +31,7 @@ from onyx.program.failure import frames
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.replica.commands.check_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
 from onyx.replica.effects import AnswerCheck
-from onyx.submission.plugin_options import wrong_options
-from onyx.submission.sql_checks import wrong_sql
+from onyx.submission.job_checks import wrong_options, wrong_sql
 from onyx.task.plugin_context import context_in_process
 from onyx.task.services import Services
 

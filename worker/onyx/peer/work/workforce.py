@@ -21,7 +21,7 @@ from onyx.base.runs import Numbers
 from onyx.errors import OnyxError, Unavailable
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.returns import Trees
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.log.append_queue import check_command
 from onyx.peer.group import GroupAnswer, Propose
 from onyx.peer.life import Life
@@ -278,7 +278,7 @@ class ExceptionReports:
             logger.error("job %s is killed: task %s, %s: %s", job, task, phase, detail)
 
         def store() -> None:
-            path = job_documents.exception(job)
+            path = documents.exception(job)
             try:
                 self._life.log.put_document(path, msgspec.json.encode(report), None)
             except OnyxError as error:

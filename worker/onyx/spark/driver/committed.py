@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from onyx.base.structs import prepared
 from onyx.errors import Unavailable
 from onyx.ids import JobId
-from onyx.log import job_documents
+from onyx.log import documents
 from onyx.log.interface import LogReader
 from onyx.spark.driver.request import Held, OutputResult, Position, TaskCounts
 
@@ -76,13 +76,13 @@ def committed(log: LogReader, job: JobId) -> tuple[Committed, int] | None:
         StateError: what was committed cannot be read.
         Unavailable: ZooKeeper does not answer.
     """
-    path = job_documents.committed_query(job)
+    path = documents.committed_query(job)
     document = log.get_document(path)
     if document is None:
         return None
-    digest = job_documents.chunk_of(document)
+    digest = documents.chunk_of(document)
     data = document.data if digest is None else log.get_chunk(digest)
-    return job_documents.decoded(job, path, data, Committed), document.version
+    return documents.decoded(job, path, data, Committed), document.version
 
 
 def commit(log: LogReader, job: JobId, new: Committed, after: int | None) -> tuple[Committed, int]:
@@ -100,7 +100,7 @@ def commit(log: LogReader, job: JobId, new: Committed, after: int | None) -> tup
     if len(data) > INLINE_BYTES_MAX:
         names = (log.put_chunk(data),)
         data = names[0].encode()
-    log.put_document(job_documents.committed_query(job), data, after, names)
+    log.put_document(documents.committed_query(job), data, after, names)
     found = committed(log, job)
     assert found is not None, "it is there, whoever was first"
     return found

@@ -64,7 +64,7 @@ class BucketState(msgspec.Struct, frozen=True):
     """Whether nothing that feeds it holds the watermark back."""
     files: tuple[tuple[str, int], ...] = ()
     """Chunks in the state store, each with its bytes: its whole state, then what has changed
-    (`spark_query.folding.kept_states`)."""
+    (`spark_query.folding.share_state`)."""
     due_ms: int | None = None
     """When a timer fires next: since the epoch."""
     over: bool = False

@@ -1,7 +1,7 @@
 """The state of windows of a job on Spark, as its driver keeps it in order: where it is, and which
 chunks nobody needs any more.
 
-Processes of Spark write chunks (`spark_query.folding.kept_states`), and only those count that a
+Processes of Spark write chunks (`spark_query.folding.share_state`), and only those count that a
 committed document names. Removing needs no fence: the number of the batch is in the name, and a
 chunk up to the number that is committed, which that commit does not name, is named by no later one.
 """

@@ -3,7 +3,12 @@
 Each origin folds its own segments with the code of peers, without triggers. Now and then, and at
 the end of the origin, the states go to the buckets of their groups, which merge them and let them
 fire. `model.combining` says for which windows this is right, but one thing only data show: a
-segment behind the watermark of its own origin. It stops the query, which runs again without.
+segment behind the watermark of its own origin. States that were folded before the shuffle are
+merged behind it whatever has fired there. So whoever adds such a segment is stopped, and the query
+runs again without.
+
+Nothing says which segments have been applied, here and behind the shuffle (`Untracked`): Spark
+takes the rows of a task of its own once, whatever it repeats, so none comes twice.
 """
 
 from __future__ import annotations
@@ -13,16 +18,43 @@ from functools import partial
 from typing import Any
 
 from onyx.base.runs import Numbers
+from onyx.base.seams import Clock
 from onyx.codec.records import encode_records
-from onyx.flow.batch import EncodedRun, Segments
+from onyx.flow.batch import Batch, EncodedRun, Segments
+from onyx.flow.groups.keys import shard_of
+from onyx.keystate.coded import Keyed
+from onyx.keystate.groups import Shards
 from onyx.keystate.records import StatesRecord
+from onyx.ledger.applied import Mask, without
 from onyx.operators.windowed.combining import folding_operator, states_of
 from onyx.program.program import Program
-from onyx.spark_query.folding.ordered import OrderedWindows
-from onyx.spark_query.folding.untracked import Untracked
+from onyx.spark_query.failure import Disordered
+from onyx.windows.compiled import CompiledWindows
+from onyx.windows.firing import Added
+from onyx.windows.prepared import Taken
+from onyx.windows.task_windows import TaskWindows
 
 SEGMENTS_MAX = 500_000
 """Segments whose states are gathered before they go to their buckets: what bounds the memory."""
+
+
+class Untracked:
+    """What is alike wherever a query keeps state (`program.operator.Keeper`)."""
+
+    closed: frozenset[int] = frozenset()
+    """None: a key group fires for the last time behind all that comes."""
+
+    def __init__(self, shard_of: Shards, clock: Clock) -> None:
+        self.shard_of = shard_of
+        self.clock = clock
+
+    def unapplied(self, batch: Batch) -> Mask | None:
+        """All segments: nothing comes twice."""
+        return None
+
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+        """All but those that are withdrawn."""
+        return without(len(batch), withdrawn)
 
 
 class Combining(Untracked):
@@ -90,3 +122,29 @@ class Combining(Untracked):
     def changed(self, segments: int) -> None:
         """So many segments were added."""
         self._segments += segments
+
+
+class OrderedWindows(TaskWindows):
+    """Windows of one origin; none of its segments is behind its watermark."""
+
+    def __init__(self, compiled: CompiledWindows, watermark: Callable[[], int | None]) -> None:
+        """`watermark`: that of the origin, before the batch that is worked on."""
+        super().__init__(compiled, shard_of)
+        self._mark = watermark
+
+    def add(
+        self,
+        segments: Segments,
+        groups: Keyed | None,
+        now_ms: int,
+        taken: Sequence[Taken] | None = None,
+    ) -> Added:
+        """Take a batch.
+
+        Raises:
+            Disordered: a segment is behind the watermark.
+        """
+        mark = self._mark()
+        if mark is not None and any(each.is_behind(mark) for each in taken or ()):
+            raise Disordered(self._task)
+        return super().add(segments, groups, now_ms, taken)

@@ -1,7 +1,9 @@
 """What comes to a Spark stage in the middle, as Parquet parts: in one task of Spark.
 
-Parts are named by the task of Spark that writes them, and only the rows that Spark takes from a
-task that succeeded name them. So a task that Spark runs twice gives its segments once.
+They lie below the `path` of the task, in a folder of the worker and of the run
+(`spark.driver.leftovers`). Parts are named by the task of Spark that writes them, and only the rows
+that Spark takes from a task that succeeded name them. So a task that Spark runs twice gives its
+segments once.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import msgspec
 from onyx.base.structs import prepared
 from onyx.flow.batch import Segments, format_of
 from onyx.plugins.parts.writer import ColumnsBody, ColumnsFormat
+from onyx.spark.middle.request import location_of_task
+from onyx.spark_query.programs import Query
 from onyx.storage.interface import Location
 
 PART_BYTES_MAX = 134_217_728
@@ -82,3 +86,22 @@ class _Part:
     def end(self) -> None:
         self._body.finish()
         self._file.publish()
+
+
+def folder_in(query: Query, task: str) -> Location:
+    """The folder of a task with a Spark stage, in this run."""
+    return location_of_task(query.plugins.context(task)) / _run(query)
+
+
+def remove_run(query: Query, task: str) -> None:
+    """Remove the folder of a task with all that is in it. Raises UserError, Unavailable."""
+    location_of_task(query.plugins.context(task)).remove_tree(_run(query))
+
+
+def parts_of(query: Query, task: str) -> Location:
+    """Where what comes to the stage is written."""
+    return folder_in(query, task) / "parts"
+
+
+def _run(query: Query) -> str:
+    return f"{query.request.incarnation}/{query.request.attempt}"

@@ -2,7 +2,8 @@
 
 A stage needs all that comes to it, and its DataFrames need columns, which only the data show. So
 the query is cut there. The part before ends in files: segments for the stage as Parquet parts, and
-rows for later fragments of the plan as they are. Then the stage runs, and its result is Parquet
+rows for later fragments of the plan as they are. Then the stage runs, in the Spark of the query,
+beside the query's own session, and its result is Parquet
 too. Everything that the next part reads is therefore fixed, and Spark may run any of its tasks
 again, although a stage need not give the same twice. Rejected: the stage as a lazy frame of the
 same query, which Spark would compute anew for each task that it repeats.
@@ -14,24 +15,30 @@ and go with the query.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from onyx.errors import FailsAgain, UserFunctionError
-from onyx.spark.child.request import StageRequest
+from onyx.spark.child.request import EXACT_TYPES, StageRequest
+from onyx.spark.child.run_stage import Turn, run
 from onyx.spark.compiler.plan import Middle
+from onyx.spark.driver.request import QueryRequest
 from onyx.spark.middle.request import filled, options_of, request_of
+from onyx.spark.session.kept import sessions_beside
+from onyx.spark.session.masters import OF_SESSIONS
 from onyx.spark.target import target_in
-from onyx.spark_query.middle.beside import session_settings
-from onyx.spark_query.middle.files import folder_in, parts_of, remove_run
-from onyx.spark_query.middle.frame_parts import FramePart
+from onyx.spark_query.middle.frame_parts import FramePart, folder_in, parts_of, remove_run
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
 from onyx.storage.interface import Location
 
 PAUSE_S = 2.0
 """Before a stage that failed is run again."""
+ROWS_OF_SPARK = {"spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
+"""Spark's own: rows of a stage are rows, not batches of segments."""
 RunStage = Callable[[StageRequest], None]
 
 
@@ -133,3 +140,21 @@ class MiddleStages:
                     raise UserFunctionError(what) from error
                 self._pause(PAUSE_S)
         raise AssertionError("an attempt at least")
+
+
+def run_beside(spark: Any, request: QueryRequest, asked: StageRequest) -> None:
+    """Run a stage in the Spark of a query, in a session of its own. Raises like `run_stage.run`."""
+    scratch = Path(request.scratch)
+    with sessions_beside(spark, request.master, scratch, request.spark_conf) as sessions:
+        run(asked, Turn(sessions, asked.name, scratch))
+
+
+def session_settings(request: QueryRequest, own: Mapping[str, str]) -> dict[str, str]:
+    """What is set in the session of a stage.
+
+    Args:
+        own: `sparkConf` of the task.
+    """
+    given = {**request.spark_conf, **own}
+    settable = {key: value for key, value in given.items() if key.startswith(OF_SESSIONS)}
+    return {**EXACT_TYPES, **ROWS_OF_SPARK, **settable}

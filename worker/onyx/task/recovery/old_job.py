@@ -16,9 +16,9 @@ import msgspec
 from onyx.base.structs import stored
 from onyx.errors import UserError
 from onyx.ids import JobId, TaskName
-from onyx.log import job_documents
+from onyx.log import documents
+from onyx.log.documents import RESTORE_LOG
 from onyx.log.interface import LogReader
-from onyx.log.job_documents import RESTORE_LOG
 from onyx.model.job import Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import keeps_journal
@@ -141,7 +141,7 @@ def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> Upgraded
     old = planned(runtime.assignment, runtime.program.job)
     if not old.plan.carries(part, runtime.task):
         return None
-    began = bool(runtime.services.log.list_documents(job_documents.frontiers(old.id)))
+    began = bool(runtime.services.log.list_documents(documents.frontiers(old.id)))
     return UpgradedJob(old.id, began)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
-from onyx.log.room import NoRoom
+from onyx.log.tenancy import NoRoom
 from onyx.plugins.protocol import Cursor, OwningInput, SnapshotInput
 from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions

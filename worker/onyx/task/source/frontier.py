@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from onyx.base.structs import prepared
 from onyx.errors import Unavailable
 from onyx.ids import JobId, TaskName
-from onyx.log import job_documents
+from onyx.log import documents
+from onyx.log.documents import decoded
 from onyx.log.interface import Document
-from onyx.log.job_documents import decoded
 from onyx.plugins.protocol import START, Cursor
 from onyx.task.services import Services
 
@@ -87,7 +87,7 @@ class FrontierStore:
     def __init__(self, services: Services, job: JobId, partition: int) -> None:
         self._services = services
         self._job = job
-        self._path = job_documents.frontier(job, partition)
+        self._path = documents.frontier(job, partition)
         self._version: int | None = None
         self._saving: Future[None] | None = None
         self._wanted = BEGIN

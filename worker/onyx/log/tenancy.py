@@ -1,4 +1,9 @@
-"""How much a tenancy holds in ZooKeeper, and whether there is room for more: pure.
+"""A tenancy: who has it, how much it holds in ZooKeeper, and whether there is room for more: pure.
+
+Who has it is a value in the root of its log, and the same for every way to it. Whoever opens a log
+and says whose it is writes that, if nobody has; a process of another owner is refused, by whatever
+address it comes. Processes that say nothing are let in: commands, programs, and workers that
+somebody starts by hand.
 
 A server keeps all nodes in memory, and dies when they are too many: with it stand all jobs of all
 tenancies. So what a tenancy holds is bounded where it grows for good, at submissions, and what has
@@ -6,6 +11,8 @@ ended goes sooner when the tenancy is half full (`history`).
 """
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import msgspec
 
@@ -64,3 +71,32 @@ class Usage(msgspec.Struct, frozen=True):
                 f"{running:,} jobs of the tenancy run or wait for peers, and {self.jobs_max:,} "
                 f"may: there is no room for {more:,} more. {remedy}"
             )
+
+
+class TenancyTaken(UserError):
+    """The tenancy belongs to somebody else."""
+
+    def __init__(self, tenancy: str, owner: str) -> None:
+        super().__init__(
+            f"tenancy {tenancy} belongs to {owner}: choose another tenancy, or end that one"
+        )
+        self.owner = owner
+
+
+class Owned(Protocol):
+    """A log, as far as this module knows it."""
+
+    def claim(self, owner: str) -> str:
+        """Write who has the tenancy if nobody has; return who it is."""
+        ...
+
+
+def check_owner(log: Owned, tenancy: str, owner: str) -> None:
+    """Claim a tenancy for an owner; nothing if it is empty.
+
+    Raises:
+        TenancyTaken: it belongs to another one.
+    """
+    found = log.claim(owner) if owner else owner
+    if found != owner:
+        raise TenancyTaken(tenancy, found)

@@ -1,16 +1,26 @@
-"""The documents about a job that are stored beside the log: their paths, and what is in them."""
+"""The documents about jobs and workers that are stored beside the log: their paths, and what is in
+them.
+
+How far a partition is complete (`completed_position`) is for whoever only asks: clients and the
+operator. The task that reads the partition writes the document (`task/source/frontier`), with more
+keys: they hold cursors of plugins, which readers of the log know nothing of.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from onyx.base.structs import stored
+import msgspec
+
+from onyx.base.structs import UNREADABLE, prepared, stored
 from onyx.ids import GroupId, JobId
-from onyx.log.interface import Document
+from onyx.log.interface import Document, LogReader
 
 RESTORE_LOG = "restore the data of ZooKeeper, or submit the job again under another name"
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
+DEATHS = "deaths"
+"""The folder of the reports of supervisors how their processes have died."""
 
 
 def frontiers(job: JobId) -> str:
@@ -73,7 +83,50 @@ def code(job: JobId) -> str:
     return f"code/{job}"
 
 
+def deaths(host: str) -> str:
+    """The report of a machine, or pod."""
+    return f"{DEATHS}/{host}"
+
+
 def decoded(job: JobId, path: str, data: bytes, hint: Any) -> Any:
     """What a document holds without which the job cannot go on. Raises StateError: it is something
     else."""
     return stored(data, hint, f"job {job}: document {path} in ZooKeeper", RESTORE_LOG)
+
+
+@prepared
+class _Frontier(msgspec.Struct):
+    position: int
+    sent: int = 0
+
+
+def completed_position(log: LogReader, job: JobId, partition: int) -> int | None:
+    """The lowest position of a partition that is not complete; None: nothing is stored that could
+    be read. Blocks.
+
+    Raises:
+        Unavailable: the log cannot be reached.
+    """
+    found = _read(log, job, partition)
+    return None if found is None else found.position
+
+
+def is_at_rest(log: LogReader, job: JobId, partition: int) -> bool:
+    """Whether all that had been sent of a partition was complete when that was stored last, which
+    is every two seconds. Blocks.
+
+    Raises:
+        Unavailable: the log cannot be reached.
+    """
+    found = _read(log, job, partition)
+    return found is None or found.sent <= found.position
+
+
+def _read(log: LogReader, job: JobId, partition: int) -> _Frontier | None:
+    document = log.get_document(frontier(job, partition))
+    if document is None:
+        return None
+    try:
+        return msgspec.json.decode(document.data, type=_Frontier)
+    except UNREADABLE:  # which the task says that reads the partition
+        return None

@@ -1,5 +1,5 @@
-"""State of windows and joins between micro-batches: chunks in the state store, as state logs have
-them.
+"""What a task holds for one share of its groups: its operator, which keys it has seen, and what the
+operator has left of what has come; between micro-batches in chunks of the state store.
 
 A chunk (`state.buckets`) counts when a committed document names it (`request.BucketState`), so a
 try that was not committed changes nothing, whoever made it and however late. First the whole state
@@ -15,16 +15,29 @@ every state through the JVM, and cannot be committed together with positions and
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+import msgspec
+from msgspec import field
+
+from onyx.flow.groups.keys import SHARDS
+from onyx.keystate.buckets import InMemory
+from onyx.keystate.groups import Shards
+from onyx.keystate.records import append
+from onyx.keystate.uniqueness import UniqueKeys
+from onyx.operators.context import OperatorContext
+from onyx.operators.table import operator_of
+from onyx.program.operator import Operator
 from onyx.program.program import Program
 from onyx.spark.driver.request import BucketState
-from onyx.spark_query.folding.contents import Contents
-from onyx.spark_query.programs import Query
+from onyx.spark_query.folding.inbox import LeftRows
+from onyx.spark_query.programs import Query, QueryConfig
 from onyx.state.buckets import encode_bucket, read_buckets, write_bucket
-from onyx.state.chunks import Kind
+from onyx.state.chunks import Kind, ShardChange
 from onyx.state.names import TaskFolder
 from onyx.state.opening import open_store
+from onyx.state.shard_state import ShardState
 
 CHUNKS_MAX = 8
 """The chunks of one bucket, before its state is written anew: a process that does not have it reads
@@ -34,9 +47,75 @@ WARM_BYTES_MAX = 64 * 1024 * 1024
 """The size of chunks whose state a process remembers: in memory it is several times as large."""
 
 
+class ShareState(msgspec.Struct):
+    """The state of one bucket of a task."""
+
+    operator: Operator
+    shard_of: Shards
+    shards: Sequence[int]
+    ended: set[str]
+    """The tasks upstream that begin trees and have ended."""
+    left: LeftRows
+    unique: dict[int, UniqueKeys] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, program: Program, bucket: int, config: QueryConfig) -> ShareState:
+        """The contents of a bucket, to be restored."""
+        its, buckets, partitions = program.operator, config.buckets, config.partitions
+        assert its is not None, "asked before"
+        if not its.is_in_buckets:
+            bucket, buckets = 0, 1
+        own = [each for each in range(SHARDS) if each % buckets == bucket] if its.is_split else [0]
+        shard_of, ended = its.shards(), set[str]()
+        context = OperatorContext(
+            program, shard_of, own, InMemory(), number=bucket, operators=buckets,
+            ended=lambda: ended, durable=False,
+        )  # fmt: skip
+        return cls(operator_of(its, context), shard_of, own, ended, LeftRows(partitions))
+
+    def restore(self, shards: Mapping[int, ShardState]) -> None:
+        """Add what was read, if there is anything."""
+        for shard in self.shards:
+            self.operator.restore(shard, [])
+        for shard, state in shards.items():
+            for records in state.records():
+                self.operator.restore(shard, self.left.restore(records))
+            for keys in state.unique_keys():
+                self.unique.setdefault(shard, UniqueKeys()).restore(keys)
+        self.operator.restored()
+
+    def resume(self, mark: int) -> None:
+        """Event time was here when the state was recorded."""
+        self.operator.resume(mark)
+
+    def changes(self) -> dict[int, ShardChange]:
+        """What has changed since the last time, by shard."""
+        records = self.operator.take_changes()
+        for record in self.left.take_changes():
+            append(records, self.shards[0], record)
+        keys = {shard: news for shard, each in self.unique.items() if (news := each.take_news())}
+        return {
+            shard: ShardChange(records.get(shard, ()), keys=keys.get(shard, []))
+            for shard in sorted({*keys, *(each for each, its in records.items() if its)})
+        }
+
+    def whole(self) -> dict[int, ShardChange]:
+        """All there is, by shard."""
+        frozen = self.operator.freeze(self.shards)
+        records = {shard: list(frozen(shard)) for shard in self.shards}
+        for record in self.left.whole():
+            append(records, self.shards[0], record)
+        keys = {shard: each.snapshot() for shard, each in self.unique.items()}
+        return {
+            shard: ShardChange(its, keys=keys.get(shard, []))
+            for shard, its in records.items()
+            if its or keys.get(shard)
+        }
+
+
 _store = lru_cache(maxsize=4)(open_store)
 """One for all fragments and micro-batches of a process: that of S3 takes its time to open."""
-_warm: dict[tuple[str, str, int], tuple[Query, BucketState, Contents]] = {}
+_warm: dict[tuple[str, str, int], tuple[Query, BucketState, ShareState]] = {}
 """By job, task and bucket: what it was when this process had it last, for a query, whose tables an
 operator may have. Oldest first."""
 
@@ -52,7 +131,7 @@ class KeptStates:
         self._job = request.job_id
         self._store = _store(request.state_location, request.state_group_access)
 
-    def load(self, program: Program, state: BucketState) -> Contents:
+    def load(self, program: Program, state: BucketState) -> ShareState:
         """What a bucket held behind the last batch.
 
         Raises:
@@ -64,7 +143,7 @@ class KeptStates:
             if query is self._query and before == state:
                 return contents
             contents.operator.close()
-        contents = Contents.empty(program, state.bucket, self._query.config)
+        contents = ShareState.empty(program, state.bucket, self._query.config)
         names, folder = (name for name, _ in state.files), TaskFolder(self._job, state.task)
         contents.restore(read_buckets(self._store, folder, names, contents.shards))
         if state.mark is not None:
@@ -72,7 +151,7 @@ class KeptStates:
         return contents
 
     def save(
-        self, contents: Contents, state: BucketState, number: int
+        self, contents: ShareState, state: BucketState, number: int
     ) -> tuple[tuple[str, int], ...]:
         """Write what a batch has changed; what is the state of the bucket from now on.
 
@@ -97,7 +176,7 @@ class KeptStates:
         data = encode_bucket(folder, number, state.bucket, Kind.SNAPSHOT, all_there_is)
         return (write_bucket(self._store, folder, number, state.bucket, data),)
 
-    def remember(self, state: BucketState, contents: Contents) -> None:
+    def remember(self, state: BucketState, contents: ShareState) -> None:
         """Keep them in memory, as they are behind a batch."""
         if state.files:
             _warm[self._job, state.task, state.bucket] = self._query, state, contents

@@ -1,25 +1,34 @@
-"""What is wrong with a job beyond what the information model says: the options of its plugins, and
-where Spark is to run it.
+"""What is wrong with a job beyond what the information model says: the options of its plugins,
+where Spark is to run it, and its SQL.
 
 For everybody who takes jobs before any worker does: the command line, clients, the operator and its
 webhook. Nothing is built and no code of a user is imported; a user's own plugin checks its options
 itself, in a worker.
+
+A text of SQL is parsed by the engine that will run it, and its functions are looked up there. Where
+a task has a schema, its text is run on a batch without rows too, which finds wrong columns and
+types. Without DuckDB nothing is known: a worker, which has it, looks again. Of a query of Spark is
+looked at what it may not say; Spark parses it when it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any
 
-from onyx.errors import Problem
+from onyx.errors import OnyxError, Problem
 from onyx.model.job import CatalogEntry, Job, Spark
+from onyx.model.keys.predicate import expressions
 from onyx.model.plugins import BY_TYPE, STAGE_IN_THE_MIDDLE, makes_one_result
 from onyx.model.report import PROBLEMS_MAX, at, nearest, within
 from onyx.model.workflow import parents
 from onyx.plugins.options import check_options, options_of, own_options
 from onyx.spark.compiler.refusals import refusals
+from onyx.spark.middle.query_text import why_refused
 from onyx.spark.session.masters import SparkMaster, wrong_spark_master
 from onyx.upgrade.compatibility import result_path
 
@@ -91,3 +100,68 @@ def _shared_results(job: Job) -> Iterator[Problem]:
         if "frame" in entry.options and location not in stages and location not in nameless:
             what = "is missing in all outputs with this path"
             yield Problem(at(where, "stage"), what, "one of them has it, the others are its frames")
+
+
+def texts(job: Job) -> Iterator[tuple[str, str]]:
+    """(path in the manifest, text) for all SQL that is run on batches."""
+    for index, entry in enumerate(job.catalog):
+        if entry.sql is not None:
+            yield at(at("spec.catalog", index), "sql"), entry.sql
+    for index, condition in enumerate(job.flow_conditions):
+        path = at(at("spec.flowConditions", index), "predicate")
+        yield from expressions(condition.predicate, path)
+
+
+def wrong_sql(job: Job) -> tuple[Problem, ...]:
+    """Everything that is wrong with the SQL of a job, as far as it can be known here."""
+    return (*_in_spark(job), *(_wrong_sql(job) if _can_check() else ()))
+
+
+def unchecked_sql(job: Job) -> tuple[Problem, ...]:
+    """A warning for each text that nobody can look at here."""
+    what, hint = "was not checked, because DuckDB is not here", "pip install duckdb"
+    return () if _can_check() else tuple(Problem(path, what, hint) for path, _ in texts(job))
+
+
+def _can_check() -> bool:
+    return importlib.util.find_spec("duckdb") is not None
+
+
+def _wrong_sql(job: Job) -> Iterator[Problem]:
+    if next(texts(job), None) is None:
+        return  # DuckDB takes 0.1 s of CPU to import
+    from onyx.sql.batches import Expression
+
+    for index, entry in enumerate(job.catalog):
+        if entry.sql is not None:
+            yield from _problem(at(at("spec.catalog", index), "sql"), _of_task(entry))
+    for index, condition in enumerate(job.flow_conditions):
+        path = at(at("spec.flowConditions", index), "predicate")
+        for where, text in expressions(condition.predicate, path):
+            yield from _problem(where, partial(Expression, text))
+
+
+def _in_spark(job: Job) -> Iterator[Problem]:
+    for index, entry in enumerate(job.catalog):
+        wrong = "" if entry.spark_sql is None else why_refused(entry.spark_sql)
+        if wrong:
+            yield Problem(at(at("spec.catalog", index), "sparkSql"), wrong)
+
+
+def _of_task(entry: CatalogEntry) -> Callable[[], Any]:
+    from onyx.flow.columns.schemas import arrow_schema
+    from onyx.sql.batches import Query
+
+    def look() -> None:
+        query, schema = Query(str(entry.sql)), arrow_schema(entry)
+        if schema is not None:
+            query.check(schema)
+
+    return look
+
+
+def _problem(path: str, look: Callable[[], Any]) -> Iterator[Problem]:
+    try:
+        look()
+    except OnyxError as error:
+        yield Problem(path, str(error).removeprefix("sql "))
