@@ -36,7 +36,7 @@ from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import U64, pack_roots
 from onyx.model.state_types import parse_state_type
 from onyx.operators.keyed.definition import KeyedFunction
-from onyx.operators.keyed.function_calls import HeldStates
+from onyx.operators.keyed.function_calls import DeclaredStates
 from onyx.operators.keyed.store import KeyedStore
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
@@ -138,7 +138,7 @@ def changing(entries: int, held_max: int, folder: Path) -> Callable[[], tuple[fl
     nothing = frozenset[str]()
     its = KeyedFunction(task="t", states=states, ttl_ms=None, on_timer=None, fed_by=nothing)
     store = KeyedStore(Shards(shard_of), Spill(folder, held_max) if held_max else InMemory())
-    held = HeldStates(its, store, None, (), lambda: 0)
+    held = DeclaredStates(its, store, None, (), lambda: 0)
 
     def change(numbers: Sequence[int]) -> tuple[float, float]:
         keys, size = [f"item-{number:07}" for number in numbers], 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.groups.keys import key_bytes
-from onyx.joins.kept import Kept, Reading
+from onyx.joins.kept import ForeignState, Reading
 from onyx.keystate.groups import group_value, hashable_key
 
 VALUES = st.one_of(
@@ -26,11 +26,11 @@ Rows = list[dict[str, Any]]
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Kept, Rows, list[tuple[Any, int]]]:
+def cases(draw: st.DrawFn) -> tuple[ForeignState, Rows, list[tuple[Any, int]]]:
     """Segments, and groups of the other task with their states."""
     names = draw(st.sampled_from(NAMES))
     parts = 2 if names else 1
-    kept = Kept("task.state", [f"k{number}" for number in range(parts)], "found", names)
+    kept = ForeignState("task.state", [f"k{number}" for number in range(parts)], "found", names)
     rows = draw(st.lists(st.tuples(*[VALUES] * parts), max_size=8))
     segments = [
         {"n": n, **{f"k{number}": part for number, part in enumerate(row)}}
@@ -43,7 +43,7 @@ def cases(draw: st.DrawFn) -> tuple[Kept, Rows, list[tuple[Any, int]]]:
     return kept, segments, list(states.values())
 
 
-def by_loop(kept: Kept, segments: Rows, states: list[tuple[Any, int]], names: Any) -> Rows:
+def by_loop(kept: ForeignState, segments: Rows, states: list[tuple[Any, int]], names: Any) -> Rows:
     by_key = {key_bytes(key): state for key, state in states}
     found = []
     for segment in segments:
@@ -54,13 +54,13 @@ def by_loop(kept: Kept, segments: Rows, states: list[tuple[Any, int]], names: An
     return found
 
 
-def names_of(kept: Kept) -> Any:
+def names_of(kept: ForeignState) -> Any:
     return NAMES[0] if len(kept.key) == 2 else None
 
 
 @given(cases())
 def test_dicts_get_the_state_of_their_group_whatever_its_type_is(
-    case: tuple[Kept, Rows, list[tuple[Any, int]]],
+    case: tuple[ForeignState, Rows, list[tuple[Any, int]]],
 ) -> None:
     kept, segments, states = case
     kept.take([hashable_key(key) for key, _ in states], [state for _, state in states])
@@ -70,7 +70,9 @@ def test_dicts_get_the_state_of_their_group_whatever_its_type_is(
 
 
 @given(cases())
-def test_each_group_is_asked_for_once(case: tuple[Kept, Rows, list[tuple[Any, int]]]) -> None:
+def test_each_group_is_asked_for_once(
+    case: tuple[ForeignState, Rows, list[tuple[Any, int]]],
+) -> None:
     kept, segments, _ = case
     names = names_of(kept)
     wanted = set()
@@ -85,7 +87,7 @@ def test_each_group_is_asked_for_once(case: tuple[Kept, Rows, list[tuple[Any, in
 
 @given(cases())
 def test_columns_ask_and_get_what_dicts_do(
-    case: tuple[Kept, Rows, list[tuple[Any, int]]],
+    case: tuple[ForeignState, Rows, list[tuple[Any, int]]],
 ) -> None:
     kept, segments, states = case
     columns, there, _ = from_dicts(segments)
@@ -109,7 +111,7 @@ ANY = st.recursive(
 
 @given(st.lists(ANY, min_size=1, max_size=5), ANY)
 def test_dicts_get_each_state_and_the_default_as_they_are(states: list[Any], default: Any) -> None:
-    kept = Kept("task.state", ["k"], "found", default=default)
+    kept = ForeignState("task.state", ["k"], "found", default=default)
     kept.take(list(range(len(states))), states)
     joined = Reading(kept).of([{"k": key} for key in range(len(states) + 1)])
     assert joined.failures == []
@@ -120,7 +122,7 @@ def test_dicts_get_each_state_and_the_default_as_they_are(states: list[Any], def
 
 
 def test_keys_that_are_lists_or_dicts_are_groups_of_dicts() -> None:
-    kept = Kept("task.state", ["k"], "found")
+    kept = ForeignState("task.state", ["k"], "found")
     segments: Rows = [{"k": [1, 2]}, {"k": {"a": 1}}, {"k": {"b": 1}}]
     keys = kept.keys_of(segments)
     kept.take(keys[:2], ["list", "dict"])
@@ -130,14 +132,14 @@ def test_keys_that_are_lists_or_dicts_are_groups_of_dicts() -> None:
 @pytest.mark.parametrize("keys", [[[1]], [{"a": 1}]])
 def test_columns_of_lists_or_structs_are_refused_as_keys(keys: list[Any]) -> None:
     columns = from_dicts([{"k": key} for key in keys])[0]
-    ((_, error),) = Reading(Kept("task.state", ["k"], "found")).of(columns).failures
+    ((_, error),) = Reading(ForeignState("task.state", ["k"], "found")).of(columns).failures
     assert "cannot be keys of a join: use text, numbers or times" in str(error)
 
 
 def test_in_columns_a_state_of_another_type_than_the_others_fails_the_segments_of_its_group() -> (
     None
 ):
-    kept = Kept("task.state", ["k"], "found")
+    kept = ForeignState("task.state", ["k"], "found")
     kept.take(["a", "b", "c"], [1, "text", 3])
     joined = Reading(kept).of(from_dicts([{"k": "a"}, {"k": "b"}, {"k": "c"}])[0])
     assert to_dicts(joined.segments) == [{"k": "a", "found": 1}, {"k": "c", "found": 3}]
@@ -147,7 +149,7 @@ def test_in_columns_a_state_of_another_type_than_the_others_fails_the_segments_o
 
 
 def test_in_columns_a_default_of_another_type_fails_the_segments_that_would_get_it() -> None:
-    kept = Kept("task.state", ["k"], "found", default=0)
+    kept = ForeignState("task.state", ["k"], "found", default=0)
     kept.take(["a"], [[1, 2]])
     joined = Reading(kept).of(from_dicts([{"k": "a"}, {"k": "b"}])[0])
     assert to_dicts(joined.segments) == [{"k": "a", "found": [1, 2]}]
@@ -158,7 +160,7 @@ def test_in_columns_a_default_of_another_type_fails_the_segments_that_would_get_
 
 @pytest.mark.parametrize("of", [list, lambda rows: from_dicts(rows)[0]], ids=["dicts", "columns"])
 def test_segments_fail_whose_state_cannot_be_given(of: Any) -> None:
-    kept = Kept("task.state", ["k"], "found")
+    kept = ForeignState("task.state", ["k"], "found")
     kept.take(["a"], [1], {"b": "it is too large"})
     joined = Reading(kept).of(of([{"k": "a"}, {"k": "b"}]))
     ((index, error),) = joined.failures
@@ -167,7 +169,7 @@ def test_segments_fail_whose_state_cannot_be_given(of: Any) -> None:
 
 
 def test_a_batch_that_finds_nothing_keeps_the_type_of_the_column() -> None:
-    kept = Kept("task.state", ["k"], "found")
+    kept = ForeignState("task.state", ["k"], "found")
     kept.take(["a"], [1])
     before = kept.columns.schema
     kept.take([], [])

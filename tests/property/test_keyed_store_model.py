@@ -21,7 +21,7 @@ from onyx.keystate.groups import GroupKey, Shards, hashable_key
 from onyx.keystate.records import Record
 from onyx.operators.keyed import states
 from onyx.operators.keyed.store import KeyedStore
-from onyx.operators.keyed.timers import CLOCKS, DAY_MS, MINUTE_MS, STEPS, Clock, Expiry, Timers
+from onyx.operators.keyed.timers import CLOCKS, DAY_MS, MINUTE_MS, STEPS, Clock, Expiry, KeyTimers
 from onyx.state.local import spilled
 from onyx.state.local.spilled import Spill
 
@@ -63,7 +63,7 @@ class KeyedStoreMachine(RuleBasedStateMachine):
             self.store.lists("l"),
             self.store.maps("m"),
         )
-        self.timers = Timers(self.store)
+        self.timers = KeyTimers(self.store)
         self.expiry = Expiry(self.store, TTL_MS)
         for shard, parts in self.logs.items():
             for part in parts:

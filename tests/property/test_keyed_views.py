@@ -21,9 +21,9 @@ from onyx.keystate.buckets import Holder, InMemory
 from onyx.keystate.groups import Shards, hashable_key
 from onyx.model.state_types import parse_state_type
 from onyx.operators.keyed.definition import KeyedFunction
-from onyx.operators.keyed.function_calls import HeldStates
+from onyx.operators.keyed.function_calls import DeclaredStates
 from onyx.operators.keyed.store import KeyedStore
-from onyx.operators.keyed.timers import Timers
+from onyx.operators.keyed.timers import KeyTimers
 from onyx.state.local import spilled
 from onyx.state.local.spilled import Spill
 
@@ -143,7 +143,7 @@ class Held:
         its = KeyedFunction(
             task="t", states=declared, ttl_ms=None, on_timer=None, fed_by=frozenset()
         )
-        self.states = HeldStates(its, self.store, Timers(self.store), (), lambda: 0)
+        self.states = DeclaredStates(its, self.store, KeyTimers(self.store), (), lambda: 0)
         for shard, parts in logs.items():
             for part in parts:
                 self.store.restore(shard, decode_records(part))

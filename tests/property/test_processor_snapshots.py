@@ -17,7 +17,7 @@ from onyx.flow.groups.keys import SHARDS
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.extents import Extent
 from onyx.keystate.selection import EVERYTHING, Answer, Selection, merge, place_of
-from onyx.operators.processor.snapshot import Snapshot
+from onyx.operators.processor.snapshot import ProcessorSnapshot
 
 KEYS = st.sampled_from(["a", "b", "c", 7, -1, None, 2.5, b"x"])
 SAVED = st.dictionaries(KEYS, st.integers(0, 3) | st.lists(st.text(max_size=2), max_size=2))
@@ -29,7 +29,7 @@ class Peer:
     """A peer, with its log: chunks of changes, or a chunk with all."""
 
     def __init__(self, own: Sequence[int]) -> None:
-        self.snapshot = Snapshot(own, InMemory())
+        self.snapshot = ProcessorSnapshot(own, InMemory())
         self.own = own
         self.log: dict[int, list[Any]] = {shard: [] for shard in own}
 
@@ -111,7 +111,9 @@ def test_only_what_has_changed_is_recorded(steps: list[Any]) -> None:
         assert sum(map(len, peer.log.values())) == length
 
 
-def pages(ones: Sequence[Snapshot | OneSnapshot], asked: Selection, size: int) -> list[Extent]:
+def pages(
+    ones: Sequence[ProcessorSnapshot | OneSnapshot], asked: Selection, size: int
+) -> list[Extent]:
     """What several are asked together, page by page."""
     seen: list[Extent] = []
     while True:

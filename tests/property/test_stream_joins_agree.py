@@ -18,7 +18,7 @@ from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.keystate.groups import Shards
-from onyx.keystate.pages import Made
+from onyx.keystate.pages import Emission
 from onyx.keystate.records import Record
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.operators.stream_join.definition import StreamJoin, stream_join
@@ -142,7 +142,7 @@ class Peer:
         added = self.state.add(side, segments, looked.times, looked.rows, shards)
         self.late += [(kind, rows[index]["n"]) for index in added.late]
         for firing in gathered(int(shards[0]), added.made):
-            assert isinstance(firing, Made)
+            assert isinstance(firing, Emission)
             self.sees(as_dicts(firing.segments))
 
     def sees(self, made: list[dict[str, Any]]) -> None:
@@ -156,7 +156,7 @@ class Peer:
     def fire(self, pages: Pages) -> None:
         for page in pages:
             for firing in page:
-                assert isinstance(firing, Made)
+                assert isinstance(firing, Emission)
                 self.sees(as_dicts(firing.segments))
             self.write()
 
@@ -224,7 +224,7 @@ def test_behind_the_end_of_a_job_nothing_is_emitted_again(case: Case) -> None:
     peer.write()
     for page in itertools.islice(peer.state.complete(range(SHARDS), 0), 1):
         for firing in page:
-            assert isinstance(firing, Made)
+            assert isinstance(firing, Emission)
             peer.sees(as_dicts(firing.segments))
     peer.restart(snapshot=False)
     peer.fire(peer.state.complete(range(SHARDS), 0))

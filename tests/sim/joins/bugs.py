@@ -18,19 +18,19 @@ from tests.sim.planting import FoundBy, Plants, planted_of
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Batch
 from onyx.keystate.records import Record, Records, WatermarkReached
-from onyx.operators.stream_join.changelog import Chronicle
+from onyx.operators.stream_join.changelog import ChangelogWriter
 from onyx.operators.stream_join.keyed_rows import KeyedRows
 from onyx.operators.stream_join.operator import JoinedStreams
 from onyx.operators.stream_join.spans import LEFT, Interval, Side, Times
 from onyx.task.state.keeper import StateKeeper
 
-_freeze = Chronicle.freeze
+_freeze = ChangelogWriter.freeze
 _fresh = StateKeeper.fresh
 _store_restored = JoinedStreams._store_restored
-_take_changes = Chronicle.take_changes
+_take_changes = ChangelogWriter.take_changes
 
 
-def _rows_only(chronicle: Chronicle, known: Any) -> Records:
+def _rows_only(chronicle: ChangelogWriter, known: Any) -> Records:
     """M1."""
     found = _take_changes(chronicle, known)
     return {
@@ -40,7 +40,7 @@ def _rows_only(chronicle: Chronicle, known: Any) -> Records:
 
 
 def _newest_only(
-    chronicle: Chronicle,
+    chronicle: ChangelogWriter,
     parts: Sequence[tuple[Side, KeyedRows]],
     gone: Mapping[Side, Callable[[KeyedRows], Mask]],
 ) -> Callable[[int], list[Record]]:
@@ -70,8 +70,8 @@ def _all_of_them(keeper: StateKeeper, batch: Batch, withdrawn: Sequence[int]) ->
 
 
 PLANTS: Plants = {
-    "M1": (Chronicle, "take_changes", _rows_only),
-    "M2": (Chronicle, "freeze", _newest_only),
+    "M1": (ChangelogWriter, "take_changes", _rows_only),
+    "M2": (ChangelogWriter, "freeze", _newest_only),
     "M3": (Interval, "gone_before", _gone_when_alone),
     "M4": (Interval, "alone_before", _alone_at_once),
     "M5": (JoinedStreams, "_store_restored", _restore_left),

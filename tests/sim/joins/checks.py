@@ -20,7 +20,7 @@ from onyx.flow.batch import as_dicts
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import JoinRows, JoinSchema, Record, WatermarkReached
-from onyx.operators.stream_join.changelog import Restoring
+from onyx.operators.stream_join.changelog import ChangelogReader
 from onyx.operators.stream_join.definition import StreamJoin
 from onyx.operators.stream_join.keyed_rows import segments_of
 from onyx.operators.stream_join.operator import StreamJoinOperator
@@ -66,7 +66,7 @@ class JoinChecks(Checks):
             if not (side and self._of.story.latest):
                 found.update(map(text_of, as_dicts(segments_of(rows))))
 
-        rows = Restoring(store, lambda side, schema: None)
+        rows = ChangelogReader(store, lambda side, schema: None)
         for each in records:
             if isinstance(each, WatermarkReached):
                 found[text_of(each)] += each.watermark != END

@@ -32,16 +32,16 @@ from onyx.flow.batch import Batch, Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment import SegmentFailure
-from onyx.joins.kept import Kept
+from onyx.joins.kept import ForeignState
 from onyx.keystate.coded import Groups
 from onyx.keystate.records import Record
 from onyx.operators import building
 from onyx.operators.context import OperatorContext
 from onyx.operators.keyed import operator as keyed_operator
-from onyx.operators.keyed.function_calls import HeldStates
+from onyx.operators.keyed.function_calls import DeclaredStates
 from onyx.operators.keyed.states import Lists, Maps
-from onyx.operators.keyed.timers import Clock, Expiry, Timer, Timers
-from onyx.operators.keyed.views import Changes
+from onyx.operators.keyed.timers import Clock, DueTimer, Expiry, KeyTimers
+from onyx.operators.keyed.views import CallChanges
 from onyx.program.program import Definition
 from onyx.state.chunks import Chunk
 from onyx.state.local.spilled import SpilledBucket
@@ -61,20 +61,20 @@ from onyx.transport.lookups import Found
 from onyx.windows.watermarks import Mark
 
 _applied = AppliedIds.__init__
-_keys_of = Kept.keys_of
+_keys_of = ForeignState.keys_of
 _receive = Lookups.receive
-_take = Kept.take
+_take = ForeignState.take
 _laps_of = send.laps_of
-_call_columns = HeldStates.call_columns
+_call_columns = DeclaredStates.call_columns
 _made = recover.operator_of
 _reads = loading._reads
 _snapshot = TaskState.snapshot
-_swap = Timers.swap
-_take_all = Timers.take_all
+_swap = KeyTimers.swap
+_take_all = KeyTimers.take_all
 _write = SpilledBucket._write
 
 
-def _delete_unrecorded(timers: Timers, key: Any, name: str) -> None:
+def _delete_unrecorded(timers: KeyTimers, key: Any, name: str) -> None:
     """K1."""
     bucket = timers._timers._bucket
     its = bucket.get(key, {})
@@ -83,21 +83,21 @@ def _delete_unrecorded(timers: Timers, key: Any, name: str) -> None:
         del bucket[key]
 
 
-def _all_of_the_key(timers: Timers, clock: Clock, now_ms: int) -> Iterator[Timer]:
+def _all_of_the_key(timers: KeyTimers, clock: Clock, now_ms: int) -> Iterator[DueTimer]:
     """K2."""
     dues = timers._dues[clock]
     for _, key in dues.take(now_ms):
         for name, (due_ms, _) in timers._of_clock(key, clock):
             if timers.get(key, name) == (clock, due_ms):
                 timers.delete(key, name)
-                yield Timer(key, name, clock, due_ms)
+                yield DueTimer(key, name, clock, due_ms)
         left = timers._earliest(key, clock)
         if left is not None:
             dues.put(left, key)
 
 
 def _put_once(
-    timers: Timers, key: Any, name: str, timer: tuple[Clock, int] | None
+    timers: KeyTimers, key: Any, name: str, timer: tuple[Clock, int] | None
 ) -> tuple[Clock, int] | None:
     """K3."""
     dues = timers._dues
@@ -112,12 +112,12 @@ class _Nobody:
     def put(self, due_ms: int, key: Any) -> None: ...
 
 
-def _take_back_the_last(changes: Changes) -> None:
+def _take_back_the_last(changes: CallChanges) -> None:
     """K4."""
-    if changes._backs:
-        back, arguments = changes._backs[-1]
+    if changes.backs:
+        back, arguments = changes.backs[-1]
         back(*arguments)
-    changes._backs.clear()
+    changes.backs.clear()
 
 
 def _snapshot_of_states(state: TaskState, new: PlacedRuns, emissions: Emissions) -> Chunk:
@@ -178,7 +178,7 @@ def _all_of_them(keeper: StateKeeper, batch: Batch) -> None:
     """K11."""
 
 
-def _look_at_nothing(timers: Timers) -> None:
+def _look_at_nothing(timers: KeyTimers) -> None:
     """K12."""
 
 
@@ -191,7 +191,7 @@ def _what_can_be_read(*arguments: Any) -> Iterator[Any]:
 
 
 def _keep_what_failed(
-    held: HeldStates, fn: Callable[..., Any], groups: Groups, columns: Columns
+    held: DeclaredStates, fn: Callable[..., Any], groups: Groups, columns: Columns
 ) -> tuple[Leaves, bool]:
     """K14."""
     states: list[Any] = []
@@ -210,7 +210,7 @@ def _write_once(bucket: SpilledBucket, keys: list[Any]) -> None:
     _write(bucket, [key for key in keys if db.get(bucket._name(key)) is None])
 
 
-def _those_by_event_time(timers: Timers, shards: Collection[int]) -> Iterator[Timer]:
+def _those_by_event_time(timers: KeyTimers, shards: Collection[int]) -> Iterator[DueTimer]:
     """K16."""
     return (each for each in _take_all(timers, shards) if each.clock == "event-time")
 
@@ -252,13 +252,13 @@ def _only_the_first(lookups: Lookups, found: Found) -> None:
     _receive(lookups, found)
 
 
-def _new_keys(kept: Kept, segments: Segments) -> list[Any]:
+def _new_keys(kept: ForeignState, segments: Segments) -> list[Any]:
     """K25."""
     return [key for key in _keys_of(kept, segments) if key not in _of(kept)]
 
 
 def _take_also(
-    kept: Kept, keys: Sequence[Any], states: Sequence[Any], refused: Mapping[Any, str]
+    kept: ForeignState, keys: Sequence[Any], states: Sequence[Any], refused: Mapping[Any, str]
 ) -> None:
     """K25."""
     known = _of(kept)
@@ -266,11 +266,11 @@ def _take_also(
     _take(kept, list(known), list(known.values()), refused)
 
 
-def _of(kept: Kept) -> dict[Any, Any]:
+def _of(kept: ForeignState) -> dict[Any, Any]:
     return vars(kept).setdefault("known", {})
 
 
-class _Remembering(Kept):
+class _Remembering(ForeignState):
     """K25."""
 
     keys_of = _new_keys
@@ -278,10 +278,10 @@ class _Remembering(Kept):
 
 
 PLANTS: Plants = {
-    "K1": (Timers, "delete", _delete_unrecorded),
-    "K2": (Timers, "take_due", _all_of_the_key),
-    "K3": (Timers, "swap", _put_once),
-    "K4": (Changes, "take_back", _take_back_the_last),
+    "K1": (KeyTimers, "delete", _delete_unrecorded),
+    "K2": (KeyTimers, "take_due", _all_of_the_key),
+    "K3": (KeyTimers, "swap", _put_once),
+    "K4": (CallChanges, "take_back", _take_back_the_last),
     "K5": (TaskState, "snapshot", _snapshot_of_states),
     "K6": (recover, "operator_of", _hold_on),
     "K7": (Expiry, "take", _end_all_the_same),
@@ -289,11 +289,11 @@ PLANTS: Plants = {
     "K9": (Lists, "_updates", _whole_list),
     "K10": (Maps, "_updates", _only_set),
     "K11": (StateKeeper, "unapplied", _all_of_them),
-    "K12": (Timers, "_restored", _look_at_nothing),
+    "K12": (KeyTimers, "_restored", _look_at_nothing),
     "K13": (loading, "_reads", _what_can_be_read),
-    "K14": (HeldStates, "call_columns", _keep_what_failed),
+    "K14": (DeclaredStates, "call_columns", _keep_what_failed),
     "K15": (SpilledBucket, "_write", _write_once),
-    "K16": (Timers, "take_all", _those_by_event_time),
+    "K16": (KeyTimers, "take_all", _those_by_event_time),
     "K17": (StateKeeper, "release", _at_once),
     "K19": (read, "_living", _all_deliveries),
     "K20": (send, "laps_of", _one_more_lap),
@@ -301,7 +301,7 @@ PLANTS: Plants = {
     "K22": (lookups, "shard_of", _one_shard),
     "K23": (Lookups, "_ask_again", _wait),
     "K24": (Lookups, "receive", _only_the_first),
-    "K25": (building, "Kept", _Remembering),
+    "K25": (building, "ForeignState", _Remembering),
     "K26": (keyed_operator, "with_repeats", _only_the_first_attempt),
 }
 FOUND_BY: FoundBy = {

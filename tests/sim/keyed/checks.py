@@ -25,7 +25,7 @@ from onyx.keystate.groups import Shards
 from onyx.keystate.records import TIMERS, TOUCHED, PutEntries, Record, SetStates
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.operator import KeyedOperator
-from onyx.operators.keyed.timers import CLOCKS, Timer
+from onyx.operators.keyed.timers import CLOCKS, DueTimer
 from onyx.state.recovery import Recovered
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import Task
@@ -198,7 +198,7 @@ class KeyedChecks(Checks):
         one, other = ({**each, SENT: None} for each in (expected, record))
         assert text_of(one) == text_of(other), f"S1: {record}, and a plain loop: {expected}"
 
-    def _fired(self, plain: PlainGroup, record: Segment) -> Timer:
+    def _fired(self, plain: PlainGroup, record: Segment) -> DueTimer:
         """The timer of a call; it is no more."""
         name, clock, due_ms = record["timer"], record["clock"], record["due"]
         its = plain.timers.pop(name, None)
@@ -207,7 +207,7 @@ class KeyedChecks(Checks):
         if not plain.ending:
             early = reached is None or reached < due_ms
             assert not early, f"T2: {plain.key}: {record}"
-        return Timer(plain.key, name, clock, due_ms)
+        return DueTimer(plain.key, name, clock, due_ms)
 
     # --- trees ----------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from onyx.log import documents
 from onyx.operators.windowed.definition import Windowed
 from onyx.operators.windowed.operator import WindowedOperator
 from onyx.state.chunks import ChunkReader, EmittedRun
-from onyx.state.chunks import Kind as ChunkKind
+from onyx.state.chunks import StateChunkKind as ChunkKind
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import Recovered, recover
 from onyx.task.state.emissions import EmissionRun

@@ -23,10 +23,10 @@ from onyx.flow.batch import as_dicts
 from onyx.ids import GroupId, Position
 from onyx.log.interface import Document
 from onyx.plugins.protocol import Token
-from onyx.state.chunks import ChunkReader, Kind, decode_emitted
+from onyx.state.chunks import ChunkReader, StateChunkKind, decode_emitted
 from onyx.state.names import LogKey, TaskFolder
 from onyx.storage.fenced_log import NOTE
-from onyx.storage.interface import Stored
+from onyx.storage.interface import ListedFile
 from onyx.storage.memory import MemoryBlobStore
 
 _CHUNK = re.compile(r"/\d{8}\Z")
@@ -101,7 +101,7 @@ class Storage:
         self.faults.before()
         return self.chunks.read(name)
 
-    def list(self, prefix: str) -> list[Stored]:
+    def list(self, prefix: str) -> list[ListedFile]:
         self.faults.before()
         return self.chunks.list(prefix)
 
@@ -134,11 +134,11 @@ class Storage:
         noted = self.of(task)
         self._told(place, key, chunk)
         kind = chunk.frame.kind
-        if kind is Kind.OPEN:
+        if kind is StateChunkKind.OPEN:
             noted.opened[key] = 0
-        if kind is Kind.FENCE:
+        if kind is StateChunkKind.FENCE:
             noted.fenced.setdefault(key, chunk.frame.seq)
-        if kind not in (Kind.CHANGE, Kind.SNAPSHOT):
+        if kind not in (StateChunkKind.CHANGE, StateChunkKind.SNAPSHOT):
             return
         for root, each in zip(*map(list, chunk.columns()), strict=True):
             noted.ids.setdefault(int(root), set()).add(int(each))

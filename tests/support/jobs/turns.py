@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from onyx.errors import Unavailable
-from onyx.storage.interface import BlobStore, Stored
+from onyx.storage.interface import BlobStore, ListedFile
 from onyx.storage.memory import MemoryBlobStore
 
 
@@ -80,7 +80,7 @@ class TurnStore:
     def read(self, name: str) -> bytes | None:
         return self._call(lambda: self._store.read(name))
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[ListedFile]:
         return self._call(lambda: self._store.list(prefix))
 
     def delete(self, name: str) -> None:

@@ -16,13 +16,13 @@ from onyx.flow.predicates import Resolve
 from onyx.keystate.coded import rows
 from onyx.keystate.extents import FROM, TO, Extent
 from onyx.keystate.groups import dump_keys, group_value, hashable_keys
-from onyx.keystate.pages import Made, Pages
+from onyx.keystate.pages import Emission, Pages
 from onyx.keystate.records import Record, Records, SetStates, append
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.model.job import Job
 from onyx.model.workflow import sources_above
 from onyx.operators.context import OperatorContext
-from onyx.operators.table import Kind
+from onyx.operators.table import OperatorKind
 from onyx.program.batch_work import BatchWork
 from onyx.program.operator import Operator
 from onyx.program.program import Definition
@@ -74,7 +74,7 @@ class SumsOperator(Operator):
                 {"key": group_value(group), "sum": total}
                 for group, total in self._sums[shard].items()
             ]
-            yield [Made(shard, made)]
+            yield [Emission(shard, made)]
 
     def take_changes(self) -> Records:
         """The sums that have changed."""
@@ -111,4 +111,4 @@ class SumsOperator(Operator):
         return SetStates(NAME, 0, dump_keys(groups), states)
 
 
-KIND = Kind(Sums, sums, OnDemand(f"{__name__}:SumsOperator"))
+KIND = OperatorKind(Sums, sums, OnDemand(f"{__name__}:SumsOperator"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onyx.storage.interface import BlobStore, Stored
+from onyx.storage.interface import BlobStore, ListedFile
 
 
 class Moving:
@@ -26,7 +26,7 @@ class Moving:
             self._move()
         return self._store.create(name, data)
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[ListedFile]:
         first = self._store.list(prefix)
         if prefix == self._log:
             self._move()

@@ -16,7 +16,7 @@ from tests.support.jobs.turns import Actor, TurnStore, copy_of
 from tests.support.takeover.paired import Paired
 
 from onyx.errors import StateError, Unavailable
-from onyx.storage.interface import Stored
+from onyx.storage.interface import ListedFile
 from onyx.storage.memory import MemoryBlobStore
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class StoreOf(TurnStore):
         if self._medium is Medium.FOLDER or self._notes % NOTES_LATE == 0:
             super().note(name, data)
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[ListedFile]:
         self._call(lambda: None)
         if self._medium is Medium.OBJECTS:
             return list(self._pages(prefix))
@@ -72,7 +72,7 @@ class StoreOf(TurnStore):
         there = set(self._store.list(prefix))
         return [each for each in first if each in there]
 
-    def _pages(self, prefix: str) -> Iterator[Stored]:
+    def _pages(self, prefix: str) -> Iterator[ListedFile]:
         last = ""
         while left := [each for each in self._store.list(prefix) if each.name > last]:
             yield from left[:PAGE]

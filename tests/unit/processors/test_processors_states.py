@@ -11,14 +11,14 @@ from tests.support.clocks import ManualClock
 
 from onyx.errors import UserFunctionError
 from onyx.keystate.buckets import InMemory
-from onyx.keystate.pages import Made, Pages
+from onyx.keystate.pages import Emission, Pages
 from onyx.operators.processor import calls as calls_module
 from onyx.operators.processor import processor_states as module
 from onyx.operators.processor.calls import Calls, outbox_of
 from onyx.operators.processor.definition import Parent, Processing
 from onyx.operators.processor.operator import ProcessorOperator
 from onyx.operators.processor.processor_states import ALL
-from onyx.operators.processor.snapshot import Snapshot
+from onyx.operators.processor.snapshot import ProcessorSnapshot
 from onyx.operators.processor.turns import Takes
 from onyx.processors import Context, Inbox, Processor, traverse
 
@@ -67,7 +67,7 @@ def states_of(
     context = Context("job", "task", 0, 1, ("a", "b"))
     calls = Calls(made, "m:Noted", outbox_of("dicts", room, room), context, clock)
     calls.init()
-    snapshot = Snapshot(OWN, InMemory())
+    snapshot = ProcessorSnapshot(OWN, InMemory())
     return ProcessorOperator(its, lambda: calls, snapshot, OWN, clock, lambda: ended, durable)
 
 
@@ -79,7 +79,7 @@ def made(pages: Pages) -> list[tuple[int, Any]]:
         (each.shard, segment)
         for page in pages
         for each in page
-        if isinstance(each, Made)
+        if isinstance(each, Emission)
         for segment in each.segments
     ]
 

@@ -13,7 +13,7 @@ from onyx.errors import SegmentError
 from onyx.flow.arrays import Mask
 from onyx.flow.groups.keys import SHARDS
 from onyx.keystate.records import JOINED, JoinRows, Record
-from onyx.operators.stream_join.changelog import Chronicle, Restoring
+from onyx.operators.stream_join.changelog import ChangelogReader, ChangelogWriter
 from onyx.operators.stream_join.keyed_rows import KeyedRows
 from onyx.operators.stream_join.spans import LEFT, NO_WATERMARK, RIGHT, Side
 
@@ -29,8 +29,8 @@ Restored = tuple[Side, list[int], list[int]]
 """A side, its rows, and their shards."""
 
 
-def restoring_into(stored: list[Restored]) -> Restoring:
-    return Restoring(
+def restoring_into(stored: list[Restored]) -> ChangelogReader:
+    return ChangelogReader(
         lambda side, rows, shards: stored.append((side, rows["n"].to_pylist(), shards.tolist())),
         lambda side, schema: None,
     )
@@ -59,7 +59,7 @@ def test_a_snapshot_has_the_rows_that_are_needed_also_if_none_of_a_part_is(
         found: Mask = rows.times < needed_from
         return found
 
-    chronicle = Chronicle(np.full(SHARDS, NO_WATERMARK))
+    chronicle = ChangelogWriter(np.full(SHARDS, NO_WATERMARK))
     parts = [(LEFT, keyed_rows([1, 2, 3])), (RIGHT, keyed_rows([4]))]
     records = chronicle.freeze(parts, {LEFT: gone, RIGHT: gone})(3)
     found = [number for _, numbers, _ in restored({3: [records]}) for number in numbers]
@@ -67,7 +67,7 @@ def test_a_snapshot_has_the_rows_that_are_needed_also_if_none_of_a_part_is(
 
 
 def test_the_schema_of_rows_is_told_once_in_a_log_and_again_behind_a_snapshot() -> None:
-    chronicle = Chronicle(np.full(SHARDS, NO_WATERMARK))
+    chronicle = ChangelogWriter(np.full(SHARDS, NO_WATERMARK))
     lists: list[list[Record]] = []
     for numbers in ([1], [2, 3], [4]):
         chronicle.added(LEFT, keyed_rows(numbers))
@@ -82,7 +82,7 @@ def test_the_schema_of_rows_is_told_once_in_a_log_and_again_behind_a_snapshot() 
 
 
 def test_rows_of_another_schema_come_back_too() -> None:
-    chronicle = Chronicle(np.full(SHARDS, NO_WATERMARK))
+    chronicle = ChangelogWriter(np.full(SHARDS, NO_WATERMARK))
     lists: list[list[Record]] = []
     for kind in (pa.int64(), pa.int32(), pa.int64()):
         chronicle.added(LEFT, keyed_rows([1, 2], kind))
@@ -91,7 +91,7 @@ def test_rows_of_another_schema_come_back_too() -> None:
 
 
 def test_rows_of_a_shard_that_has_ended_do_not_come_back_with_those_of_others() -> None:
-    chronicle = Chronicle(np.full(SHARDS, NO_WATERMARK))
+    chronicle = ChangelogWriter(np.full(SHARDS, NO_WATERMARK))
     chronicle.added(LEFT, keyed_rows([1, 2]))
     records = chronicle.take_changes([3])[3]
     stored: list[Restored] = []
@@ -106,7 +106,7 @@ def test_rows_of_a_shard_that_has_ended_do_not_come_back_with_those_of_others() 
 
 def test_records_of_few_rows_are_put_together_before_they_are_looked_at() -> None:
     """What a record costs does not grow with how many there are."""
-    chronicle = Chronicle(np.full(SHARDS, NO_WATERMARK))
+    chronicle = ChangelogWriter(np.full(SHARDS, NO_WATERMARK))
     lists = []
     for number in range(1_000):
         chronicle.added(LEFT if number % 2 else RIGHT, keyed_rows([number]))

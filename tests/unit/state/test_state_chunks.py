@@ -22,11 +22,11 @@ from onyx.state.chunks import (
     FORMAT,
     Base,
     Chunk,
+    ChunkFrame,
     ChunkReader,
     EmittedRun,
-    Frame,
-    Kind,
     ShardChange,
+    StateChunkKind,
     all_sections_of,
     decode_emitted,
     encode_chunk,
@@ -44,8 +44,8 @@ def column(*values: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
     return np.array(values, dtype=np.uint64)
 
 
-def encoded(chunk: Chunk, frame: Frame | None = None) -> bytes:
-    frame = frame or Frame(Kind.CHANGE, 5)
+def encoded(chunk: Chunk, frame: ChunkFrame | None = None) -> bytes:
+    frame = frame or ChunkFrame(StateChunkKind.CHANGE, 5)
     return encode_chunk(PLACE, KEY, frame, chunk, list(sections_of(chunk.shards.items())))
 
 
@@ -80,7 +80,7 @@ def test_a_chunk_comes_back_as_it_was() -> None:
     found = read(encoded(chunk))
     shards = dict(found.shards({3, 9}))
 
-    assert found.frame == Frame(Kind.CHANGE, 5)
+    assert found.frame == ChunkFrame(StateChunkKind.CHANGE, 5)
     assert [each.tolist() for each in found.columns()] == [[1, 2, 2**63], [2**64 - 1, 0, 5]]
     assert found.forgotten == {0: 12, 40: 2**39}
     assert found.watermark == 1_700_000_000_000
@@ -105,7 +105,9 @@ def test_shards_that_are_encoded_together_have_the_bytes_of_each_alone(odd: Any)
 
 
 def test_the_first_chunk_says_where_shards_come_from() -> None:
-    frame = Frame(Kind.OPEN, 5, (0, 4), (Base(3, 1, (0,), 1, 9), Base(3, 2, (4,), 7, 8)))
+    frame = ChunkFrame(
+        StateChunkKind.OPEN, 5, (0, 4), (Base(3, 1, (0,), 1, 9), Base(3, 2, (4,), 7, 8))
+    )
     assert read(encoded(Chunk(watermark=1.5), frame)).frame == frame
 
 

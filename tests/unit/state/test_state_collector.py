@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from onyx.errors import StateError
-from onyx.state.log import Collector, StateLog
+from onyx.state.log import LogCollector, StateLog
 
 
 class Log:
@@ -44,7 +44,7 @@ class Later:
 
 def test_whoever_begins_does_not_wait_and_a_second_collection_waits_for_the_first() -> None:
     log, later = Log(), Later()
-    collector = Collector(cast(StateLog, log), later)
+    collector = LogCollector(cast(StateLog, log), later)
     collector.begin()
     collector.begin()
     assert (log.collected, len(later.waiting)) == (0, 1)
@@ -56,7 +56,7 @@ def test_whoever_begins_does_not_wait_and_a_second_collection_waits_for_the_firs
 
 def test_what_a_collection_has_raised_is_raised_by_the_next() -> None:
     log, later = Log(), Later()
-    collector = Collector(cast(StateLog, log), later)
+    collector = LogCollector(cast(StateLog, log), later)
     for _ in range(2):
         collector.begin()
         later.run()

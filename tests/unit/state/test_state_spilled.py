@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.examples import examples
 
 from onyx.errors import SettingsError
-from onyx.keystate.buckets import Bucket, Form
+from onyx.keystate.buckets import Bucket, BucketForm
 from onyx.keystate.groups import Shards, group_value, hashable_key, load_key
 from onyx.settings import StateSettings
 from onyx.state.local.scratch import Scratch, scratch_folder
@@ -26,7 +26,7 @@ from onyx.state.local.spilled import PAGE, FrozenSpill, Spill, SpilledBucket
 SHARDS = 3
 VALUES = ("a", "b", 0, -7, b"a", None, ["a", 1], {"k": [None]}, True, "long" * 40)
 KEYS = st.sampled_from([hashable_key(each) for each in VALUES])
-FORM = Form(list, list, lambda key, data: list(data))
+FORM = BucketForm(list, list, lambda key, data: list(data))
 
 
 def shard_of(value: Any) -> int:
@@ -43,7 +43,7 @@ def spill(tmp_path: Path) -> Spill:
 
 
 def numbers(spill: Spill, count: int) -> SpilledBucket:
-    made = spill.bucket(Form(int, int, lambda key, data: data), Shards(lambda key: key % 2))
+    made = spill.bucket(BucketForm(int, int, lambda key, data: data), Shards(lambda key: key % 2))
     made.update((number, number) for number in range(count))
     assert isinstance(made, SpilledBucket)
     return made

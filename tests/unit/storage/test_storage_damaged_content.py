@@ -34,7 +34,7 @@ from onyx.state.buckets import read_bucket
 from onyx.state.names import LogKey, TaskFolder, bucket_chunk
 from onyx.state.recovery import recover
 from onyx.storage.interface import Location
-from onyx.storage.objects.bucket import Piece
+from onyx.storage.objects.bucket import ObjectBytes
 
 JOB = JobId("job-1")
 CUT = [b"", b"{", b'{"number": 1, "par', b"ONYX", b"PAR1\x00"]
@@ -175,7 +175,7 @@ def test_an_archive_file_that_is_cut_short_or_has_a_wrong_byte_is_an_error_that_
 def test_what_is_no_result_is_replaced(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "_onyx.json").write_bytes(data)
     assert not is_result_of(tmp_path, JOB)
-    assert _manifest(Piece(data, len(data), "1")) is None
+    assert _manifest(ObjectBytes(data, len(data), "1")) is None
 
 
 @pytest.mark.parametrize("data", CUT)

@@ -18,7 +18,7 @@ from onyx.errors import Unavailable, UserError
 from onyx.state.opening import open_store
 from onyx.storage import folder as folder_store
 from onyx.storage.folder import Folder
-from onyx.storage.interface import BlobStore, Location, Stored
+from onyx.storage.interface import BlobStore, ListedFile, Location
 from onyx.storage.objects.connection import ATTEMPTS_MAX
 from onyx.storage.s3 import Trailing
 
@@ -45,7 +45,7 @@ def test_creating_the_same_bytes_again_succeeds_because_the_first_call_may_have_
 ) -> None:
     assert blobs.create("job/task/1", b"one")
     assert blobs.create("job/task/1", b"one")
-    assert blobs.list("job/") == [Stored("job/task/1", 3)]
+    assert blobs.list("job/") == [ListedFile("job/task/1", 3)]
 
 
 def test_a_note_takes_the_place_of_what_is_there_and_of_nothing_else(
@@ -59,7 +59,7 @@ def test_a_note_takes_the_place_of_what_is_there_and_of_nothing_else(
 
     trailing.write()
     assert blobs.read("job/task.end") == b"03"
-    assert blobs.list("") == [Stored("job/task.end", 2)]
+    assert blobs.list("") == [ListedFile("job/task.end", 2)]
 
 
 def test_a_listing_has_all_names_below_a_prefix_in_order(blobs: BlobStore) -> None:
@@ -67,7 +67,7 @@ def test_a_listing_has_all_names_below_a_prefix_in_order(blobs: BlobStore) -> No
     for name in [*names, "job/task-2/x", "job-2/task/x"]:
         blobs.create(name, name.encode())
 
-    assert blobs.list("job/task/") == [Stored(name, len(name)) for name in sorted(names)]
+    assert blobs.list("job/task/") == [ListedFile(name, len(name)) for name in sorted(names)]
     assert [each.name for each in blobs.list("job/")] == sorted([*names, "job/task-2/x"])
     assert blobs.list("none/") == []
 
@@ -180,7 +180,7 @@ def test_a_new_file_is_seen_when_it_is_whole(location: Location, durable: bool) 
 
     assert location.exists("job/1")
     assert location.read("job/1") == b"first, second"
-    assert location.list("") == [Stored("job/1", 13)]
+    assert location.list("") == [ListedFile("job/1", 13)]
 
 
 def test_a_new_file_is_dropped_after_an_error(location: Location) -> None:
@@ -260,7 +260,7 @@ def test_what_a_killed_writer_left_goes_with_the_last_chunk(tmp_path: Path) -> N
     store.create("job/task/1", b"one")
     (tmp_path / "job" / "task" / ".half").write_bytes(b"half")
 
-    assert store.list("job/") == [Stored("job/task/1", 3)]
+    assert store.list("job/") == [ListedFile("job/task/1", 3)]
     store.delete("job/task/1")
     assert list(tmp_path.iterdir()) == []
 

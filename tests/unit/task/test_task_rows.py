@@ -14,7 +14,7 @@ from tests.support.clocks import ManualClock
 from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench
 
-from onyx.keystate.pages import Made
+from onyx.keystate.pages import Emission
 from onyx.settings import StateSettings
 from onyx.task.stateful import upkeep
 from onyx.windows import fires
@@ -162,7 +162,7 @@ def test_a_table_may_be_returned() -> None:
 def test_groups_of_rows_count_one_by_one_towards_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     carried = []
     monkeypatch.setattr(upkeep, "carry_out", lambda _, run: carried.append(run))
-    run = [Made(0, [], firings=4)]
+    run = [Emission(0, [], firings=4)]
     keeper: Any = SimpleNamespace(
         operator=SimpleNamespace(failures=nullcontext),
         clock=ManualClock(),

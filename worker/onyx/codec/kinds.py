@@ -73,7 +73,7 @@ _Wrong = Iterator[tuple[str, str, str]]
 """Where, what, and what to do."""
 
 
-class Level(NamedTuple):
+class ValueLevel(NamedTuple):
     """Values that are nested equally deep."""
 
     values: Sequence[Any]
@@ -82,7 +82,7 @@ class Level(NamedTuple):
     """Types of the keys of the dicts among them."""
 
 
-def levels(values: Sequence[Any]) -> Iterator[Level]:
+def levels(values: Sequence[Any]) -> Iterator[ValueLevel]:
     """The values, then those that they hold, and so on, down to a level that has a type which is
     none of `KINDS`.
 
@@ -95,14 +95,14 @@ def levels(values: Sequence[Any]) -> Iterator[Level]:
         if not kinds.isdisjoint(_NESTED):
             nested = [each for each in values if type(each) in _NESTED]
             keys = set(map(type, set().union(*(each for each in nested if type(each) is dict))))
-        yield Level(values, kinds, keys)
+        yield ValueLevel(values, kinds, keys)
         if not nested or not kinds <= KINDS:
             return
         values = get_referents(*nested)
     raise RecursionError(f"nested deeper than {NESTING_MAX}")
 
 
-def fits(level: Level, keys: frozenset[type] = TEXT) -> bool:
+def fits(level: ValueLevel, keys: frozenset[type] = TEXT) -> bool:
     """Whether values of these types may be held, by dicts with keys of these types."""
     if level.kinds <= PLAIN:
         return True
@@ -121,7 +121,7 @@ def zone_is_wrong(value: datetime | time) -> bool:
     return value.tzinfo is None or not has_utc(value)
 
 
-def is_native(level: Level) -> bool:
+def is_native(level: ValueLevel) -> bool:
     """Whether msgpack has all types of a level; of datetimes it has those in UTC."""
     if level.kinds <= PLAIN:
         return True

@@ -26,7 +26,7 @@ _CHECKED_FROM = MAGIC_BYTES + 2 + _NUMBER_BYTES
 _HEADER_FROM = _CHECKED_FROM + _NUMBER_BYTES
 
 
-class Format(NamedTuple):
+class FileFormat(NamedTuple):
     """What a kind of file begins with."""
 
     magic: bytes
@@ -42,7 +42,7 @@ class Unsealed(NamedTuple):
     body: memoryview
 
 
-def seal(kind: Format, header: bytes, body: Sequence[bytes]) -> bytes:
+def seal(kind: FileFormat, header: bytes, body: Sequence[bytes]) -> bytes:
     """The bytes of a file."""
     checked = [_number(len(header)), header, *body]
     checksum = 0
@@ -51,7 +51,7 @@ def seal(kind: Format, header: bytes, body: Sequence[bytes]) -> bytes:
     return b"".join([kind.magic, kind.version.to_bytes(2, "little"), _number(checksum), *checked])
 
 
-def unseal(kind: Format, data: bytes) -> Unsealed:
+def unseal(kind: FileFormat, data: bytes) -> Unsealed:
     """Header and body of a file.
 
     Raises:
@@ -74,7 +74,7 @@ def unseal(kind: Format, data: bytes) -> Unsealed:
 
 
 def opened(
-    kind: Format, header: msgspec.msgpack.Decoder[T], data: bytes, file: str
+    kind: FileFormat, header: msgspec.msgpack.Decoder[T], data: bytes, file: str
 ) -> tuple[T, memoryview]:
     """The header, decoded, and the body of a file of a job's state. Raises StateError: these are
     not its bytes."""

@@ -36,7 +36,7 @@ class Joined(NamedTuple):
     """How many segments have found no row."""
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """What segments get values of: a table, or what another task keeps (`kept`)."""
 
     @property
@@ -63,7 +63,7 @@ class Rows(Protocol):
 class Enrichment(msgspec.Struct, frozen=True):
     """The join of a task with a table, or with what another task keeps."""
 
-    table: Callable[[], Rows]
+    table: Callable[[], RowSource]
     """The rows as they are now."""
     key: tuple[str, ...]
     """Keys of a segment whose values are looked up."""
@@ -103,7 +103,7 @@ class Enrichment(msgspec.Struct, frozen=True):
         some = format_of(segments).take(segments, kept)
         return Joined(self._attached(some, rows, found[kept]), kept, failures, missed)
 
-    def check(self, table: Rows) -> None:
+    def check(self, table: RowSource) -> None:
         """Whether the table has what segments are to get.
 
         Raises:
@@ -126,7 +126,7 @@ class Enrichment(msgspec.Struct, frozen=True):
     def _attached(self, segments: Segments, rows: pa.RecordBatch, found: Indices) -> Segments:
         return attached(segments, rows, found, self.under, self.default)
 
-    def _given(self, table: Rows) -> pa.RecordBatch:
+    def _given(self, table: RowSource) -> pa.RecordBatch:
         """What segments may get, of all rows."""
         rows, names = table.columns, self.columns
         if names is None:
@@ -141,7 +141,7 @@ class Enrichment(msgspec.Struct, frozen=True):
         ]
         return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
-    def _found(self, table: Rows, segments: Segments) -> tuple[Indices, list[SegmentFailure]]:
+    def _found(self, table: RowSource, segments: Segments) -> tuple[Indices, list[SegmentFailure]]:
         """The row of each segment, and the segments that cannot be looked up: by halves, because
         values may be of one kind by themselves and in no column together."""
         try:
@@ -155,7 +155,7 @@ class Enrichment(msgspec.Struct, frozen=True):
         failures += [(half + index, error) for index, error in more]
         return np.concatenate([found, behind]), failures
 
-    def _find(self, table: Rows, segments: Segments) -> Indices:
+    def _find(self, table: RowSource, segments: Segments) -> Indices:
         try:
             keys = [values_of(segments, key) for key in self.key]
             at = None if self.at is None else values_of(segments, self.at)

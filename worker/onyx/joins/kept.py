@@ -36,7 +36,7 @@ Parts = tuple[Any, ...]
 _MISSING = object()
 
 
-class Kept:
+class ForeignState:
     """The states of the groups of one batch. Not thread-safe."""
 
     def __init__(
@@ -195,7 +195,7 @@ def _different(keys: Sequence[pa.Array]) -> tuple[list[Parts], Indices]:
 class Reading:
     """The join of a task with what another one keeps."""
 
-    def __init__(self, kept: Kept, inner: bool = False) -> None:
+    def __init__(self, kept: ForeignState, inner: bool = False) -> None:
         """`inner`: a segment that finds nothing ends here."""
         self.kept = kept
         self.inner = inner

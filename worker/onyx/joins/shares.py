@@ -22,7 +22,7 @@ from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry
 
 
-class Share(NamedTuple):
+class TableShare(NamedTuple):
     """Which part of the groups of a task a peer has."""
 
     task: TaskName

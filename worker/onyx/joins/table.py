@@ -65,13 +65,13 @@ class Table(Mapping[Any, Row]):
         with self._naming(" and ".join(self.key)):
             numbers = self._numbers.add(columns)
         self._require_all(numbers >= 0, " and ".join(self.key))
-        self._versions: Versions | None = None
+        self._versions: RowVersions | None = None
         if version_key is None:
             self._last = np.empty(len(self._numbers), np.intp)
             self._last[numbers] = np.arange(len(rows))  # of one number the last assignment stays
         else:
             with self._naming(version_key):
-                self._versions = Versions(numbers, self.column(version_key))
+                self._versions = RowVersions(numbers, self.column(version_key))
             self._require_all(self._versions.there, version_key)
             self._last = self._versions.newest(len(self._numbers))
         self._in_order = len(self._numbers) == len(rows)
@@ -223,7 +223,7 @@ def lookups(tables: Mapping[str, Callable[[], Table]], names: Sequence[str]) -> 
     return [Lookup(tables[name]) for name in names]
 
 
-class Versions:
+class RowVersions:
     """Versions of rows."""
 
     def __init__(self, numbers: Indices, times: pa.Array) -> None:

@@ -24,7 +24,7 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import asdict
 
-from onyx.codec.sealed import Format, opened, seal
+from onyx.codec.sealed import FileFormat, opened, seal
 from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.journal.logs import Chunk, DepotSpan, PartitionFolder, decode_runs, spans_of, wrong_file
@@ -32,7 +32,7 @@ from onyx.model.retention import DAY_MS, Retention
 from onyx.storage.interface import BlobStore
 
 COPIES_AT_ONCE = 8
-FORMAT = Format(b"ONYXJK", 1, "file of a kept journal")
+FORMAT = FileFormat(b"ONYXJK", 1, "file of a kept journal")
 
 
 class Gone(UserError):

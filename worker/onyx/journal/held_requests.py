@@ -32,15 +32,15 @@ from typing import NamedTuple
 import msgspec
 
 from onyx.base.structs import RESTORE
-from onyx.codec.sealed import Format, opened, seal
+from onyx.codec.sealed import FileFormat, opened, seal
 from onyx.errors import StateError, UserError
 from onyx.requests.request import BatchOfWrite, Form, Payload, WriterOfBatch
 from onyx.storage.interface import BlobStore
 
 HELD = "journal.held"
 """A folder of a job, beside its tasks, whose names have no dot."""
-FORMAT = Format(b"ONYXJR", 1, "held request")
-COMMIT_FORMAT = Format(b"ONYXJC", 1, "commit of a write")
+FORMAT = FileFormat(b"ONYXJR", 1, "held request")
+COMMIT_FORMAT = FileFormat(b"ONYXJC", 1, "commit of a write")
 KEPT_BATCHES = 100
 """Batches of a write that are known to be committed; older ones are forgotten."""
 COMMITTED, _TAKEN = "committed", "taken"

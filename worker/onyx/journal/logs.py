@@ -24,20 +24,20 @@ import msgspec
 from msgspec.structs import asdict
 
 from onyx.base.structs import RESTORE
-from onyx.codec.sealed import Format, opened, seal
+from onyx.codec.sealed import FileFormat, opened, seal
 from onyx.codec.segment_runs import decode_run, encode_run
 from onyx.errors import Fenced, StateError
 from onyx.flow.batch import Segments
 from onyx.storage.fenced_log import FencedLogs, Listed, LogFolder, Missing
-from onyx.storage.interface import Stored
+from onyx.storage.interface import ListedFile
 
 JOURNALS = "journal.inputs"
 """A folder of a job, beside its tasks, whose names have no dot."""
 KEPT = "journal.kept"
 """Another one."""
 _KEPT_NAME = re.compile(r"(\d{20})-(\d{20})-(\d{15})\Z")
-FORMAT = Format(b"ONYXJL", 2, "chunk of a journal")
-SUMMARY_FORMAT = Format(b"ONYXJS", 1, "summary of a journal")
+FORMAT = FileFormat(b"ONYXJL", 2, "chunk of a journal")
+SUMMARY_FORMAT = FileFormat(b"ONYXJS", 1, "summary of a journal")
 
 
 class PartitionFolder(LogFolder[int], frozen=True):
@@ -92,7 +92,7 @@ class DepotSpan(NamedTuple):
     """When the last of them was written."""
 
 
-def spans_of(folder: PartitionFolder, stored: Iterable[Stored]) -> dict[DepotSpan, int]:
+def spans_of(folder: PartitionFolder, stored: Iterable[ListedFile]) -> dict[DepotSpan, int]:
     """The files of what is kept in order, and the bytes of each; other names are left out."""
     found = {}
     for name, size_bytes in sorted(stored):

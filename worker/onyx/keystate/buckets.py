@@ -19,7 +19,7 @@ Pair = tuple[Any, Any]
 """A group and its state."""
 
 
-class Held(NamedTuple):
+class GroupColumns(NamedTuple):
     """Groups and the views of their states as columns."""
 
     groups: pa.Array
@@ -61,7 +61,7 @@ class PairsInArrays(Sequence[Pair]):
         """Their states, as Python has them."""
         raise NotImplementedError
 
-    def held(self) -> Held | None:
+    def held(self) -> GroupColumns | None:
         """Both as columns; None: no column holds the groups."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ def keys_of(pairs: Sequence[Pair]) -> list[Any]:
     return pairs.groups() if isinstance(pairs, PairsInArrays) else [key for key, _ in pairs]
 
 
-class Form(NamedTuple):
+class BucketForm(NamedTuple):
     """What the states of a bucket are."""
 
     init: Callable[[], Any]
@@ -89,7 +89,7 @@ class Bucket(dict[Any, Any]):
 
     __slots__ = ("_form", "_init", "_shards")
 
-    def __init__(self, form: Form, shards: Shards) -> None:
+    def __init__(self, form: BucketForm, shards: Shards) -> None:
         super().__init__()
         self._form = form
         self._init = form.init
@@ -184,7 +184,7 @@ class Holder(Protocol):
     """Whether all states are in memory: then windows may remember something of each group, and
     what `freeze` gives must be read before anything changes."""
 
-    def bucket(self, form: Form, shards: Shards) -> Bucket:
+    def bucket(self, form: BucketForm, shards: Shards) -> Bucket:
         """A new bucket, empty."""
         ...
 
@@ -201,7 +201,7 @@ class Holder(Protocol):
         ...
 
 
-_MAPS = Form(dict, dict.items, lambda key, data: dict(data))
+_MAPS = BucketForm(dict, dict.items, lambda key, data: dict(data))
 
 
 class InMemory:
@@ -209,7 +209,7 @@ class InMemory:
 
     in_memory = True
 
-    def bucket(self, form: Form, shards: Shards) -> Bucket:
+    def bucket(self, form: BucketForm, shards: Shards) -> Bucket:
         """A dict."""
         return Bucket(form, shards)
 

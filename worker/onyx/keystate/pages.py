@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from onyx.flow.batch import EncodedRun, Segments
 
 
-class Made(NamedTuple):
+class Emission(NamedTuple):
     """Segments that were made of what a key group has."""
 
     shard: int
@@ -21,7 +21,7 @@ class Made(NamedTuple):
     """How many groups have fired for it, if windows have."""
 
 
-Page = list[Made]
+Page = list[Emission]
 Pages = Iterator[Page]
 """What is made at one moment, page by page. What has made a page has changed the state; what makes
 the next one has not, until it is asked for. Between two pages changes may be taken, and questions
@@ -30,6 +30,6 @@ PENDING: Final[Page] = []
 """This very page: the next one is being computed elsewhere, and is to be asked for later."""
 
 
-def weight(page: Sequence[Made]) -> int:
+def weight(page: Sequence[Emission]) -> int:
     """How many groups have fired, or segments were made."""
     return sum(max(each.firings, len(each.segments), 1) for each in page)

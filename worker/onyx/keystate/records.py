@@ -287,7 +287,7 @@ Records = dict[int, list[Record]]
 """Records by shard, in order."""
 
 
-class Files(Protocol):
+class StateFiles(Protocol):
     """Files that records of one chunk of the state log name."""
 
     def write(self) -> None:

@@ -20,7 +20,7 @@ from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.predicates import Resolve
 from onyx.joins.enrichment import Enrichment
-from onyx.joins.kept import Kept, Reading
+from onyx.joins.kept import ForeignState, Reading
 from onyx.joins.table import Table, lookups
 from onyx.model.job import EMPTY, CatalogEntry, Job
 from onyx.model.workflow import children, loop_of, read_of, receivers
@@ -81,7 +81,9 @@ def function_of(entry: CatalogEntry, resolve: Resolve) -> Callable[..., Any] | N
     return resolve(entry.fn) if entry.fn is not None else None
 
 
-def _join(entry: CatalogEntry, tables: Tables, kept: Kept | None) -> Enrichment | Reading | None:
+def _join(
+    entry: CatalogEntry, tables: Tables, kept: ForeignState | None
+) -> Enrichment | Reading | None:
     join = entry.join
     if join is None:
         return None
@@ -96,7 +98,7 @@ def _join(entry: CatalogEntry, tables: Tables, kept: Kept | None) -> Enrichment 
     return made
 
 
-def _kept(job: Job, entry: CatalogEntry) -> Kept | None:
+def _kept(job: Job, entry: CatalogEntry) -> ForeignState | None:
     """What the task looks up of another one, before it has a batch."""
     read, join = read_of(job, entry), entry.join
     if read is None or join is None:
@@ -104,7 +106,7 @@ def _kept(job: Job, entry: CatalogEntry) -> Kept | None:
     assert join.under is not None, "validated: the value of a state has a name"
     by = read.task.group_by_key
     names = by if isinstance(by, tuple) else None
-    return Kept(read.state, join.keys, join.under, names, join.default.get(join.under))
+    return ForeignState(read.state, join.keys, join.under, names, join.default.get(join.under))
 
 
 def _takes(program: Program) -> Literal["dicts", "arrow"] | None:

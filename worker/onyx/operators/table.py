@@ -25,7 +25,7 @@ Make = Callable[[Any, OperatorContext], Operator]
 the user's, with which it begins, has raised."""
 
 
-class Kind(NamedTuple):
+class OperatorKind(NamedTuple):
     """A kind of operator."""
 
     definition: type[Definition]
@@ -36,10 +36,18 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind(Windowed, windowed, OnDemand("onyx.operators.windowed.operator:windowed_operator")),
-    Kind(KeyedFunction, keyed_function, OnDemand("onyx.operators.keyed.operator:keyed_operator")),
-    Kind(Processing, processing, OnDemand("onyx.operators.processor.operator:processor_operator")),
-    Kind(StreamJoin, stream_join, OnDemand("onyx.operators.stream_join.operator:join_operator")),
+    OperatorKind(
+        Windowed, windowed, OnDemand("onyx.operators.windowed.operator:windowed_operator")
+    ),
+    OperatorKind(
+        KeyedFunction, keyed_function, OnDemand("onyx.operators.keyed.operator:keyed_operator")
+    ),
+    OperatorKind(
+        Processing, processing, OnDemand("onyx.operators.processor.operator:processor_operator")
+    ),
+    OperatorKind(
+        StreamJoin, stream_join, OnDemand("onyx.operators.stream_join.operator:join_operator")
+    ),
 )
 
 

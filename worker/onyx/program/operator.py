@@ -41,8 +41,8 @@ from onyx.flow.batch import Batch, EncodedRun, Segment, Segments
 from onyx.flow.segment import SegmentFailure
 from onyx.ids import TaskName
 from onyx.keystate.extents import Extent, Number
-from onyx.keystate.pages import Made, Pages
-from onyx.keystate.records import Files, Record, Records, StatesRecord
+from onyx.keystate.pages import Emission, Pages
+from onyx.keystate.records import Record, Records, StateFiles, StatesRecord
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.ledger.applied import Mask, repeats_of
 from onyx.program.apply import apply
@@ -229,7 +229,7 @@ class Operator(ABC):
         """How long the next chunk should wait, because changes take their time to be found."""
         return 0.0
 
-    def take_files(self) -> Sequence[Files]:
+    def take_files(self) -> Sequence[StateFiles]:
         """Files that belong to the changes taken last."""
         return ()
 
@@ -279,7 +279,7 @@ class Operator(ABC):
             raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
 
 
-def carry_out(keeper: Keeper, page: Sequence[Made]) -> None:
+def carry_out(keeper: Keeper, page: Sequence[Emission]) -> None:
     """Send what was made while something fired. Nobody reads what is made for a key group that has
     fired for the last time."""
     for made in page:

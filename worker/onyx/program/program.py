@@ -27,7 +27,7 @@ from onyx.flow.groups.grouping import Grouping
 from onyx.flow.groups.keys import shard_of
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.joins.enrichment import Enrichment
-from onyx.joins.kept import Kept, Reading
+from onyx.joins.kept import ForeignState, Reading
 from onyx.keystate.coded import GroupKeys
 from onyx.keystate.groups import Shards, only_shard
 from onyx.model.job import CatalogEntry, Job
@@ -133,7 +133,7 @@ class Program(msgspec.Struct, frozen=True):
     join: Enrichment | Reading | None = None
     """What segments get from a table, or of what another task keeps, before the function has them.
     """
-    kept: Kept | None = None
+    kept: ForeignState | None = None
     """What another task keeps for the groups of a batch."""
     takes: Literal["dicts", "arrow"] | None = None
     """What its own code gets; None: it has none, and takes batches as they come."""

@@ -28,7 +28,7 @@ from onyx.replica.effects import (
 from onyx.replica.state import NOTHING, JobRun, Replica
 
 
-class Work(NamedTuple):
+class PeerWork(NamedTuple):
     """What one of my peers does."""
 
     job: JobId
@@ -71,7 +71,7 @@ def _tasks(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
             yield RewireTask(peer, *after[peer])
 
 
-def _same(one: Work, other: Work) -> bool:
+def _same(one: PeerWork, other: PeerWork) -> bool:
     return (one.job, one.task, one.slot) == (other.job, other.task, other.slot)
 
 
@@ -85,19 +85,19 @@ def _reason(new: Replica, peer: PeerId, job: JobId) -> str:
     return "peer-reallocated" if peer in new.peers else "peer-left"
 
 
-def _work(replica: Replica, jobs: Iterable[JobId], me: GroupId) -> dict[PeerId, Work]:
+def _work(replica: Replica, jobs: Iterable[JobId], me: GroupId) -> dict[PeerId, PeerWork]:
     """What my peers do for some jobs."""
     members = frozenset(replica.groups_index.get(me, ()))
     if not members:
         return {}
-    found: dict[PeerId, Work] = {}
+    found: dict[PeerId, PeerWork] = {}
     for job in jobs:
         run = replica.run(job)
         version = AllocationVersion(run.allocation_version)
         for task, peers in run.allocation.items():
             for peer in members.intersection(peers):
                 slot = run.slots.get(task, NOTHING).get(peer, Slot(0))
-                found[peer] = Work(job, task, slot, version)
+                found[peer] = PeerWork(job, task, slot, version)
     return found
 
 

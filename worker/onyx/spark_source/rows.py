@@ -34,7 +34,7 @@ from onyx.plugins.protocol import Cursor, Reader
 from onyx.plugins.records import BadRecords, Records
 from onyx.rights import EVERYTHING
 from onyx.spark_source.lines import JsonLines, Misfit, TextLines, misfit
-from onyx.storage.files import Files
+from onyx.storage.files import InputFiles
 
 BATCH_ROWS = 65_536
 TEXT = pa.schema([("value", pa.string())])
@@ -127,7 +127,7 @@ def open_parquet(rows: Rows, schema: pa.Schema | None) -> Reader:
 
 def rows_of_parquet(path: str) -> int:
     """How many rows a part has, by its footer. Raises as `open_parquet`."""
-    parquet = ParquetRows(path, 0, Files())
+    parquet = ParquetRows(path, 0, InputFiles())
     try:
         return parquet.rows
     finally:
@@ -222,7 +222,7 @@ def open_lines(rows: Rows, schema: pa.Schema, text: bool) -> Reader:
         OnyxError: the part is gone or damaged.
     """
     records: Records = TextLines(rows, schema) if text else JsonLines(rows, schema)
-    source = FileBytes(rows.path, 0, Files())
+    source = FileBytes(rows.path, 0, InputFiles())
     bad, extras = BadRecords(rows.path, keep=False), Extras(rows.path)
     most = FilesInputOptions(path=rows.path, format="parquet").record_bytes_max
     reader = FileReader(FileBlocks(source, records, bad, Cursor(0, 0), most, extras, columns=True))

@@ -29,7 +29,7 @@ from onyx.plugins.files.spark_footer import spark_types
 from onyx.plugins.parts.offsets import Part, Rows
 from onyx.spark_source.lines import misfit
 from onyx.spark_source.rows import TEXT, batches
-from onyx.storage.files import Files
+from onyx.storage.files import InputFiles
 
 PARTS_MAX = 1_000
 """Parts that are looked at for their columns. With more, the schema has to be given."""
@@ -96,7 +96,7 @@ def _first_wrong(path: str, lines: Sequence[str], position: int) -> UserError:
 
 def _add_parquet(shape: Shape, path: str) -> None:
     try:
-        with Files().open(path, ahead=False) as file, named_errors(path):
+        with InputFiles().open(path, ahead=False) as file, named_errors(path):
             found = pq.read_schema(file)
             of_spark = spark_types(found)
             found = found.remove_metadata() if of_spark is None else of_spark.schema(found)

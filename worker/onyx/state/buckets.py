@@ -14,10 +14,10 @@ from zlib import crc32
 from onyx.errors import StateError
 from onyx.state.chunks import (
     Chunk,
+    ChunkFrame,
     ChunkReader,
-    Frame,
-    Kind,
     ShardChange,
+    StateChunkKind,
     StoredShard,
     all_sections_of,
     encode_chunk,
@@ -42,7 +42,11 @@ def new_name(batch: int, bucket: int) -> str:
 
 
 def encode_bucket(
-    folder: TaskFolder, batch: int, bucket: int, kind: Kind, shards: Mapping[int, ShardChange]
+    folder: TaskFolder,
+    batch: int,
+    bucket: int,
+    kind: StateChunkKind,
+    shards: Mapping[int, ShardChange],
 ) -> bytes:
     """A chunk of a bucket, made by a micro-batch.
 
@@ -50,7 +54,7 @@ def encode_bucket(
         SegmentError: a value of a state has no encoding.
     """
     sections = all_sections_of(shards)
-    return encode_chunk(folder, LogKey(batch, bucket), Frame(kind, 0), Chunk(), sections)
+    return encode_chunk(folder, LogKey(batch, bucket), ChunkFrame(kind, 0), Chunk(), sections)
 
 
 def write_bucket(
@@ -71,7 +75,7 @@ def first_chunk(
     there = {number: each for number, each in shards.items() if each.records or each.keys}
     if not there:
         return ()
-    data = encode_bucket(folder, 0, bucket, Kind.SNAPSHOT, there)
+    data = encode_bucket(folder, 0, bucket, StateChunkKind.SNAPSHOT, there)
     return (write_bucket(store, folder, 0, bucket, data),)
 
 

@@ -31,7 +31,7 @@ from msgspec.structs import astuple
 from onyx.base.runs import U64, Numbers, array_of
 from onyx.base.structs import RESTORE, UNREADABLE
 from onyx.codec.records import encode_all, encode_records
-from onyx.codec.sealed import Format, seal, unseal
+from onyx.codec.sealed import FileFormat, seal, unseal
 from onyx.codec.segment_runs import decode_run, encode_run
 from onyx.codec.segments import decode_column, encode_column
 from onyx.codec.values import decode_values, encode_values
@@ -45,7 +45,7 @@ Watermark = int | float
 """Event time in milliseconds, or any ordered number that a window is over."""
 
 
-FORMAT = Format(b"ONYXST", 7, "chunk of state")
+FORMAT = FileFormat(b"ONYXST", 7, "chunk of state")
 BLOCK_BYTES = 262_144
 """Size from which on a block is packed."""
 _CODEC = "lz4"
@@ -109,7 +109,7 @@ class Chunk(msgspec.Struct):
     """The watermark of the task; None says nothing."""
 
 
-class Kind(IntEnum):
+class StateChunkKind(IntEnum):
     """What a chunk is for."""
 
     OPEN = 0
@@ -148,10 +148,10 @@ def merged(bases: Iterable[Base]) -> tuple[Base, ...]:
     )
 
 
-class Frame(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+class ChunkFrame(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """What a chunk is, beside its content."""
 
-    kind: Kind
+    kind: StateChunkKind
     seq: int
     shards: tuple[int, ...] = ()
     """OPEN: those that the log has."""
@@ -184,7 +184,7 @@ class _Header(msgspec.Struct, array_like=True, frozen=True):
     task: str
     version: int
     rank: int
-    frame: Frame
+    frame: ChunkFrame
     watermark: Watermark | None
     forgotten: dict[int, int]
     segments: int
@@ -198,7 +198,7 @@ class _Header(msgspec.Struct, array_like=True, frozen=True):
     """How many records, and values in them."""
 
 
-class Section(NamedTuple):
+class ShardSection(NamedTuple):
     """A shard's values, encoded."""
 
     number: int
@@ -230,7 +230,7 @@ class StoredShard(NamedTuple):
 _decoder = msgspec.msgpack.Decoder(_Header)
 
 
-def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[Section]:
+def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[ShardSection]:
     """Shards, encoded one by one, as memory is to hold only one of them.
 
     Raises:
@@ -241,7 +241,7 @@ def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[Section]:
         yield _section(number, change, records, encode_records(records) if records else b"")
 
 
-def all_sections_of(shards: Mapping[int, ShardChange]) -> list[Section]:
+def all_sections_of(shards: Mapping[int, ShardChange]) -> list[ShardSection]:
     """The sections of all at once, which takes less time. Raises like `sections_of`."""
     lists = {number: list(change.records) for number, change in shards.items()}
     with_records = [number for number, records in lists.items() if records]
@@ -259,11 +259,11 @@ def _values(record: Record) -> int:
 
 def _section(
     number: int, change: ShardChange, records: Sequence[Record], encoded: bytes
-) -> Section:
+) -> ShardSection:
     emitted = encode_emitted(change.emitted) if change.emitted else b""
     keys = encode_values(change.keys) if change.keys else b""
     values = sum(map(_values, records))
-    return Section(number, change, encoded, emitted, keys, values)
+    return ShardSection(number, change, encoded, emitted, keys, values)
 
 
 def encode_emitted(runs: Sequence[EmittedRun]) -> bytes:
@@ -291,7 +291,11 @@ def decode_emitted(data: bytes) -> Iterator[EmittedRun]:
 
 
 def encode_chunk(
-    folder: TaskFolder, key: LogKey, frame: Frame, chunk: Chunk, sections: Sequence[Section]
+    folder: TaskFolder,
+    key: LogKey,
+    frame: ChunkFrame,
+    chunk: Chunk,
+    sections: Sequence[ShardSection],
 ) -> bytes:
     """The bytes of a chunk; those of its shards are in the sections."""
     assert len(chunk.roots) == len(chunk.ids), "an id a root"
@@ -346,7 +350,7 @@ class ChunkReader:
     @property
     def is_fence(self) -> bool:
         """Whether it ends its log."""
-        return self.frame.kind is Kind.FENCE
+        return self.frame.kind is StateChunkKind.FENCE
 
     def columns(self) -> tuple[Numbers, Numbers]:
         """Roots and ids."""
@@ -384,7 +388,7 @@ class ChunkReader:
         return memoryview(pa.Codec(_CODEC).decompress(block, size, asbytes=True))
 
 
-def _packed(sections: Sequence[Section]) -> tuple[list[_Shard], list[tuple[int, bytes]]]:
+def _packed(sections: Sequence[ShardSection]) -> tuple[list[_Shard], list[tuple[int, bytes]]]:
     """The shards, and the blocks that their values are in, each with its size unpacked."""
     shards: list[_Shard] = []
     blocks: list[tuple[int, bytes]] = []

@@ -10,7 +10,7 @@ from msgspec import field
 
 from onyx.base.runs import U64, Numbers
 from onyx.ledger.applied import Applied
-from onyx.state.chunks import ChunkReader, Kind, Watermark
+from onyx.state.chunks import ChunkReader, StateChunkKind, Watermark
 from onyx.state.shard_state import ShardState
 
 CHUNK_COST_BYTES = 32_768
@@ -29,10 +29,10 @@ class Size(msgspec.Struct):
     since: int = 0
     """The time for changes since."""
 
-    def add(self, kind: Kind, size_bytes: int, values: int) -> None:
+    def add(self, kind: StateChunkKind, size_bytes: int, values: int) -> None:
         """A chunk of so many bytes and values has to be read as well."""
         cost = size_bytes + VALUE_COST_BYTES * values
-        if kind is Kind.SNAPSHOT:
+        if kind is StateChunkKind.SNAPSHOT:
             self.snapshot += cost
         else:
             self.since += cost + CHUNK_COST_BYTES
@@ -61,8 +61,10 @@ class Gathered(msgspec.Struct):
     def take(self, chunk: ChunkReader) -> None:
         """The next chunk of the log, CHANGE or SNAPSHOT."""
         frame = chunk.frame
-        assert frame.kind in (Kind.CHANGE, Kind.SNAPSHOT), "the others have nothing of shards"
-        if frame.kind is Kind.CHANGE:
+        assert frame.kind in (StateChunkKind.CHANGE, StateChunkKind.SNAPSHOT), (
+            "the others have nothing of shards"
+        )
+        if frame.kind is StateChunkKind.CHANGE:
             self._parts = None
             self._add(chunk)
             return

@@ -5,8 +5,8 @@ Own chunks are deleted before a complete snapshot: a reader begins at the snapsh
 deleted when each of their shards has a complete snapshot in this allocation version. This version
 is or was ready, so the peers of a newer version find its logs, fence them first, and then find the
 snapshots in them; they never look behind those. A slower reader that finds a chunk gone lists
-again. Deletion goes on beside the appends (`Collector`): a thousand chunks take seconds, and a task
-that waited for it would answer nobody for as long.
+again. Deletion goes on beside the appends (`LogCollector`): a thousand chunks take seconds, and a
+task that waited for it would answer nobody for as long.
 
 The fence of an older log stays until the job's state is removed: a zombie (a process that was
 declared dead and still runs) that wakes up after the deletion must still find it.
@@ -25,17 +25,17 @@ from onyx.keystate.records import PutEntries, Record, SetStates
 from onyx.settings import StateSettings
 from onyx.state.chunks import (
     Chunk,
-    Frame,
-    Kind,
-    Section,
+    ChunkFrame,
     ShardChange,
+    ShardSection,
+    StateChunkKind,
     all_sections_of,
     encode_chunk,
     sections_of,
 )
 from onyx.state.gathering import Size
 from onyx.state.names import LogKey
-from onyx.state.reading import THREADS, Reader, StateLogs
+from onyx.state.reading import THREADS, ReadAhead, StateLogs
 from onyx.storage.fenced_log import Listed, LogWriter, Missing
 
 PART_BYTES = 16_777_216
@@ -90,7 +90,9 @@ class StateLog:
         assert self._shards.issuperset(chunk.shards), "a log has the shards that it was opened for"
 
         def encoded(seq: int) -> bytes:
-            return self._encoded(chunk, Frame(Kind.CHANGE, seq), all_sections_of(chunk.shards))
+            return self._encoded(
+                chunk, ChunkFrame(StateChunkKind.CHANGE, seq), all_sections_of(chunk.shards)
+            )
 
         self._writer.append(chunk, encoded)
 
@@ -133,21 +135,23 @@ class StateLog:
         if self._whole is not None:
             collect(self._logs, self._key, self._whole)
 
-    def _append_part(self, chunk: Chunk, part: list[Section], start: int, last: bool) -> None:
+    def _append_part(self, chunk: Chunk, part: list[ShardSection], start: int, last: bool) -> None:
         def encoded(seq: int) -> bytes:
-            return self._encoded(chunk, Frame(Kind.SNAPSHOT, seq, start=start, last=last), part)
+            return self._encoded(
+                chunk, ChunkFrame(StateChunkKind.SNAPSHOT, seq, start=start, last=last), part
+            )
 
         self._writer.append(part, encoded)
 
-    def _encoded(self, chunk: Chunk, frame: Frame, sections: list[Section]) -> bytes:
+    def _encoded(self, chunk: Chunk, frame: ChunkFrame, sections: list[ShardSection]) -> bytes:
         data = encode_chunk(self._logs.folder, self._key, frame, chunk, sections)
         self._size.add(frame.kind, len(data), sum(section.values for section in sections))
         return data
 
 
-def _parts(chunk: Chunk) -> Iterator[tuple[list[Section], bool]]:
+def _parts(chunk: Chunk) -> Iterator[tuple[list[ShardSection], bool]]:
     """The shards of a snapshot in parts of some size, and whether it is the last one."""
-    part: list[Section] = []
+    part: list[ShardSection] = []
     size = 0
     for number, change in chunk.shards.items():
         for section in sections_of((number, piece) for piece in _slices(change)):
@@ -183,7 +187,7 @@ def _weight(record: Record) -> int:
     return _OTHERS - 1 + len(record.states) * (len(first) if type(first) in (list, bytes) else 1)
 
 
-class Collector:
+class LogCollector:
     """Not thread-safe. One collection at a time."""
 
     def __init__(
@@ -216,7 +220,7 @@ def collect(logs: StateLogs, own: LogKey, start: int) -> None:
         store.create(folder.mark(own, start), b"")
         listed = logs.list()
         with ThreadPoolExecutor(THREADS) as threads:
-            reader = Reader(store, folder, threads)
+            reader = ReadAhead(store, folder, threads)
             list(threads.map(store.delete, reader.before(own, listed[own], start)))
             for key, log in _covered(reader, own.version, listed):
                 last = reader.fence(key, log) if log.opened else log.last
@@ -233,7 +237,7 @@ def collect(logs: StateLogs, own: LogKey, start: int) -> None:
 
 
 def _covered(
-    reader: Reader, version: int, logs: dict[LogKey, Listed]
+    reader: ReadAhead, version: int, logs: dict[LogKey, Listed]
 ) -> list[tuple[LogKey, Listed]]:
     """Older logs, of which more than the fence is there, all of whose shards have a snapshot in
     this version."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from onyx.base.structs import RESTORE
 from onyx.errors import Fenced, StateError
-from onyx.state.chunks import Chunk, ChunkReader, Frame, Kind, encode_chunk
+from onyx.state.chunks import Chunk, ChunkFrame, ChunkReader, StateChunkKind, encode_chunk
 from onyx.state.local.scratch import Keep
 from onyx.state.names import LogKey, TaskFolder
 from onyx.storage.fenced_log import FencedLogs, Listed, Missing
@@ -41,7 +41,7 @@ class StateLogs(FencedLogs[LogKey, ChunkReader]):
 
     def fence_data(self, key: LogKey, seq: int) -> bytes:
         """A chunk of nothing."""
-        return encode_chunk(self.folder, key, Frame(Kind.FENCE, seq), Chunk(), ())
+        return encode_chunk(self.folder, key, ChunkFrame(StateChunkKind.FENCE, seq), Chunk(), ())
 
     def fenced(self, key: LogKey) -> Fenced:
         """Peers of a newer version have the shards."""
@@ -58,7 +58,7 @@ class StateLogs(FencedLogs[LogKey, ChunkReader]):
         )
 
 
-class Reader(StateLogs):
+class ReadAhead(StateLogs):
     """Reads the logs of one task with threads; `progress` hears bytes done and to do."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Reader(StateLogs):
         mark of its first one, or its first chunk. Raises like `read`."""
         for seq in sorted(log.sizes)[1:]:
             frame = self.read(key, seq).frame
-            if frame.kind is Kind.SNAPSHOT and frame.start == seq:
+            if frame.kind is StateChunkKind.SNAPSHOT and frame.start == seq:
                 return Missing(self.folder.mark(key, seq))
         return Missing(self.folder.chunk(key, 1))
 

@@ -37,12 +37,21 @@ from onyx.errors import Fenced
 from onyx.flow.batch import U64
 from onyx.ids import NO_POSITION
 from onyx.settings import StateSettings
-from onyx.state.chunks import Base, Chunk, ChunkReader, Frame, Kind, Watermark, encode_chunk, merged
+from onyx.state.chunks import (
+    Base,
+    Chunk,
+    ChunkFrame,
+    ChunkReader,
+    StateChunkKind,
+    Watermark,
+    encode_chunk,
+    merged,
+)
 from onyx.state.gathering import Gathered
 from onyx.state.local.scratch import keep_of
 from onyx.state.log import StateLog
 from onyx.state.names import LogKey, TaskFolder
-from onyx.state.reading import THREADS, Reader, StateLogs
+from onyx.state.reading import THREADS, ReadAhead, StateLogs
 from onyx.state.shard_state import ShardState
 from onyx.storage.fenced_log import Listed, Missing
 from onyx.storage.interface import BlobStore
@@ -108,7 +117,7 @@ def recover(
     # Of a version newer than its own a peer knows only that it comes too late.
     ready = ready if ready <= version else NO_POSITION
     with ThreadPoolExecutor(THREADS, "onyx-state") as threads:
-        reader = Reader(store, TaskFolder(job, task), threads, progress, keep_of(settings))
+        reader = ReadAhead(store, TaskFolder(job, task), threads, progress, keep_of(settings))
         return reader.steadily(
             lambda logs: _Recovery(reader, logs, wanted, ready, own, carry_over).run(settings)
         )
@@ -132,7 +141,7 @@ def read_state(
     """
     wanted = frozenset(shards)
     with ThreadPoolExecutor(THREADS, "onyx-state") as threads:
-        reader = Reader(store, TaskFolder(job, task), threads, progress)
+        reader = ReadAhead(store, TaskFolder(job, task), threads, progress)
         return reader.steadily(
             lambda logs: _Recovery(reader, logs, wanted, ready, fences=fences).read()
         )
@@ -155,7 +164,7 @@ class _Source(msgspec.Struct, frozen=True):
 class _Recovery(msgspec.Struct):
     """One attempt, by one listing."""
 
-    _reader: Reader
+    _reader: ReadAhead
     _logs: dict[LogKey, Listed]
     _shards: frozenset[int]
     _ready: int
@@ -340,7 +349,7 @@ class _Recovery(msgspec.Struct):
 
     def _open(self, found: Gathered, carries_over: bool) -> None:
         shards, bases = tuple(sorted(self._shards)), merged(self._bases)
-        frame = Frame(Kind.OPEN, 0, shards, bases, carries_over=carries_over)
+        frame = ChunkFrame(StateChunkKind.OPEN, 0, shards, bases, carries_over=carries_over)
         chunk = Chunk(watermark=found.watermark)
         data = encode_chunk(self._folder, self._own, frame, chunk, ())
         if not self._reader.begin(self._own, data):

@@ -28,7 +28,7 @@ from fnmatch import fnmatchcase
 from typing import BinaryIO, Protocol, cast
 
 from onyx.errors import Unavailable, UserError
-from onyx.storage.objects.bucket import Bucket, Found
+from onyx.storage.objects.bucket import Bucket, ListedObject
 from onyx.storage.objects.reader import Allowance, ObjectFile
 from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
 
@@ -192,7 +192,7 @@ class ObjectFiles:
         url = parse_url(path)
         self._versions.setdefault(url.bucket, {})[url.key] = version
 
-    def _chosen(self, url: ObjectUrl) -> list[Found]:
+    def _chosen(self, url: ObjectUrl) -> list[ListedObject]:
         folder = f"{url.key}/" if url.key else ""
         within = False
         chosen = []
@@ -210,7 +210,7 @@ class ObjectFiles:
         return chosen
 
 
-class Files:
+class InputFiles:
     """Both, by what the path looks like (`FileSystem`)."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ from typing import BinaryIO
 from onyx.base.path_names import file_path, is_file_name
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.storage.file_system import BY_UMASK, FULL, UNUSABLE, make_durable_directory, opened
-from onyx.storage.interface import Entry, Modes, NewFile, Purpose, Stored
+from onyx.storage.interface import Entry, ListedFile, Modes, NewFile, Purpose
 from onyx.storage.staging.folder import DirectoryParts
 from onyx.storage.staging.interface import Writer
 
@@ -136,10 +136,10 @@ class Folder:
         """The path of a file."""
         return str(self.local.joinpath(*file_path(name)))
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[ListedFile]:
         """All below a folder, in the order of their names."""
         below = file_path(prefix.removesuffix("/")) if prefix else []
-        found: list[Stored] = []
+        found: list[ListedFile] = []
         with (
             self._explained(prefix),
             contextlib.suppress(FileNotFoundError),
@@ -337,7 +337,7 @@ def _content(folder: int, name: str) -> bytes:
         return file.read()
 
 
-def _files(folder: int, prefix: str) -> Iterator[Stored]:
+def _files(folder: int, prefix: str) -> Iterator[ListedFile]:
     """Files below an open folder, which may be changing; what is hidden or a link is left out."""
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -349,7 +349,7 @@ def _files(folder: int, prefix: str) -> Iterator[Stored]:
             elif entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):
                     size_bytes = entry.stat(follow_symlinks=False).st_size
-                    yield Stored(f"{prefix}{entry.name}", size_bytes)
+                    yield ListedFile(f"{prefix}{entry.name}", size_bytes)
 
 
 def _unlink(folder: int, name: str) -> None:

@@ -23,7 +23,7 @@ import msgspec
 from onyx.storage.staging.interface import PartStore, Writer
 
 
-class Stored(NamedTuple):
+class ListedFile(NamedTuple):
     """A name in a listing."""
 
     name: str
@@ -85,7 +85,7 @@ class BlobStore(Protocol):
     def read(self, name: str) -> bytes | None:
         """All bytes, or None when there is nothing of this name."""
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[ListedFile]:
         """All below a folder, in the order of their names. `prefix` ends with `/`, or is empty."""
 
     def copy(self, name: str, to: str) -> None:

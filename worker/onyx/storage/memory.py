@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from onyx.base.path_names import file_path
-from onyx.storage.interface import Stored
+from onyx.storage.interface import ListedFile
 
 
 class MemoryBlobStore:
@@ -32,11 +32,11 @@ class MemoryBlobStore:
         with self._lock:
             return self._blobs.get(name)
 
-    def list(self, prefix: str) -> list[Stored]:
+    def list(self, prefix: str) -> list[ListedFile]:
         """All below a folder, in the order of their names."""
         with self._lock:
             names = sorted(name for name in self._blobs if name.startswith(prefix))
-            return [Stored(name, len(self._blobs[name])) for name in names]
+            return [ListedFile(name, len(self._blobs[name])) for name in names]
 
     def copy(self, name: str, to: str) -> None:
         """Have the same bytes under another name too."""

@@ -20,8 +20,8 @@ from typing import BinaryIO, cast
 
 from onyx.base.path_names import file_path, is_file_name
 from onyx.errors import OnyxError, Unavailable, UserError
-from onyx.storage.interface import Entry, NewFile, Purpose, Stored
-from onyx.storage.objects.bucket import Bucket, Piece, only_if
+from onyx.storage.interface import Entry, ListedFile, NewFile, Purpose
+from onyx.storage.objects.bucket import Bucket, ObjectBytes, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
 from onyx.storage.objects.reader import opened_object
 from onyx.storage.objects.urls import ObjectUrl
@@ -88,12 +88,12 @@ class Prefix:
         with self.explained():
             return opened_object(url)
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[ListedFile]:
         """All below a folder, in the order of their names."""
         start = len(f"{self.url.key}/") if self.url.key else 0
         with self.explained():
             found = list(self.bucket.list(self._folder(prefix)))
-        stored = (Stored(each.key[start:], each.size_bytes) for each in found)
+        stored = (ListedFile(each.key[start:], each.size_bytes) for each in found)
         return [each for each in stored if all(map(is_file_name, each.name.split("/")))]
 
     def prune(self, name: str) -> None:
@@ -153,11 +153,11 @@ class Prefix:
         key = self._key(name.removesuffix("/")) if name else self.url.key
         return f"{key}/" if key else ""
 
-    def _get(self, name: str) -> Piece | None:
+    def _get(self, name: str) -> ObjectBytes | None:
         with self.explained():
             return self.bucket.get(self._key(name))
 
-    def _put(self, name: str, data: bytes, before: Piece | None) -> bool:
+    def _put(self, name: str, data: bytes, before: ObjectBytes | None) -> bool:
         """Whether an object has these bytes after it was put on a condition."""
         with self.explained():
             try:

@@ -20,7 +20,7 @@ from onyx.base.seams import Clock
 from onyx.errors import describe
 from onyx.ids import JobId
 from onyx.joins.asked import AskedTable
-from onyx.joins.shares import Share
+from onyx.joins.shares import TableShare
 from onyx.joins.table import Table
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class TableId(NamedTuple):
 
     job: JobId
     name: str
-    share: Share | None
+    share: TableShare | None
     """Whose part it is; None: the whole table."""
 
 

@@ -29,7 +29,7 @@ from onyx.base.seams import Clock
 from onyx.flow.batch import Batch
 from onyx.flow.groups.grouping import GroupChecks
 from onyx.ids import NO_POSITION, AllocationVersion, JobId, PeerId, Position, TaskName
-from onyx.joins.shares import Share
+from onyx.joins.shares import TableShare
 from onyx.joins.table import Table
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.ledger.returns import Trees
@@ -296,7 +296,7 @@ class FollowedOptions(msgspec.Struct):
 class TableSource(msgspec.Struct, frozen=True):
     """Where the rows of a table come from."""
 
-    load: Callable[[Share | None], Load]
+    load: Callable[[TableShare | None], Load]
     """What loads the rows of a share; None: all."""
     refresh_s: float | None
     partitioned: bool
@@ -323,7 +323,7 @@ class TaskTables(msgspec.Struct):
             peers: how many the task has.
         """
         for name, source in self.sources.items():
-            share = Share(self.task, rank, peers) if source.partitioned else None
+            share = TableShare(self.task, rank, peers) if source.partitioned else None
             which = TableId(self.job_id, name, share)
             if self.ids.get(name) == which:
                 continue

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from onyx.flow.columns.record_batch import Columns
 from onyx.joins.enrichment import Enrichment
-from onyx.joins.shares import Dealing, Share
+from onyx.joins.shares import Dealing, TableShare
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.workflow import looked_up
@@ -72,7 +72,11 @@ def tables_again(runtime: Runtime, allocation: Allocation) -> bool:
 
 
 def _loading(
-    assignment: Assignment, job: Job, task: CatalogEntry, table: CatalogEntry, share: Share | None
+    assignment: Assignment,
+    job: Job,
+    task: CatalogEntry,
+    table: CatalogEntry,
+    share: TableShare | None,
 ) -> Load:
     keep = None if share is None else partial(Dealing(table, task, share.peers).part, share.rank)
     return partial(_load, assignment, job, table, keep)

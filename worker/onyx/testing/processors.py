@@ -27,7 +27,7 @@ from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.records import Record
 from onyx.operators.processor.calls import Calls, outbox_of
-from onyx.operators.processor.snapshot import Snapshot
+from onyx.operators.processor.snapshot import ProcessorSnapshot
 from onyx.processors import Context, Processor
 
 Item = tuple[int, Any]
@@ -139,7 +139,7 @@ class _Bench:
         calls = Calls(processor, type(processor).__name__, outbox, context, SystemClock())
         calls.init()
         own = range(index, SHARDS, count)
-        return _Peer(calls, Snapshot(own, InMemory()), own)
+        return _Peer(calls, ProcessorSnapshot(own, InMemory()), own)
 
     def run(self, items: Sequence[Item]) -> list[dict[str, Any]]:
         """What is made of an input."""
@@ -256,7 +256,7 @@ class _Bench:
 @dataclass(frozen=True)
 class _Peer:
     calls: Calls
-    snapshot: Snapshot
+    snapshot: ProcessorSnapshot
     own: range
 
     def save(self) -> None:

@@ -16,7 +16,7 @@ from onyx.windows.aggregations.table import compile_aggregation
 from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
 from onyx.windows.triggers.table import compile_trigger
-from onyx.windows.triggers.trigger import Declaration
+from onyx.windows.triggers.trigger import TriggerDeclaration
 from onyx.windows.types.table import TYPES
 from onyx.windows.units import is_time, standard
 
@@ -70,7 +70,7 @@ def compile_window(
     aggregation = _aggregation(window, where, resolve, coordinates)
     ready = tuple(
         compile_trigger(
-            Declaration(
+            TriggerDeclaration(
                 trigger,
                 trigger.id or f"{index}",
                 f"trigger {trigger.id or index} of {where}",

@@ -19,7 +19,7 @@ from onyx.keystate.groups import group_value
 from onyx.keystate.records import EventType
 from onyx.windows.extent_view import ExtentView
 from onyx.windows.firing import AnyFiring, Firing, FiringRows, Pages, columns_of, held
-from onyx.windows.triggers.timers import Course, Progress, Timers, Unit
+from onyx.windows.triggers.timers import Course, PageProgress, Unit, WindowTimers
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
 
@@ -35,7 +35,7 @@ class Fires:
         on_peer: OnPeer,
         extents: Extents[Any],
         triggers: Mapping[str, Trigger],
-        timers: Timers,
+        timers: WindowTimers,
         view: ExtentView,
     ) -> None:
         self._declared = on_peer.compiled.window
@@ -47,7 +47,7 @@ class Fires:
         self._triggers = triggers
         self._timers = timers
         self._view = view
-        self.progress = Progress(on_peer.compiled.window.id)
+        self.progress = PageProgress(on_peer.compiled.window.id)
 
     def on_segment(
         self, key: Any, extents: Sequence[Any], segment: Segment, coordinate: Number

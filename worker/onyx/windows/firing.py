@@ -23,10 +23,10 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import MISMATCH, to_array
-from onyx.keystate.buckets import Held, Pair, PairsInArrays
+from onyx.keystate.buckets import GroupColumns, Pair, PairsInArrays
 from onyx.keystate.extents import Number
 from onyx.keystate.groups import Shards, group_value
-from onyx.keystate.pages import Made
+from onyx.keystate.pages import Emission
 from onyx.keystate.records import EventType
 from onyx.model.job import Trigger, Window
 from onyx.model.kinds import EMIT_ROWS
@@ -105,7 +105,7 @@ class FiringRows(msgspec.Struct, frozen=True):
         }
 
 
-AnyFiring = Firing | FiringRows | Made
+AnyFiring = Firing | FiringRows | Emission
 
 Pages = Iterator[list[AnyFiring]]
 """What fires at one moment, page by page. The firings of a page have fired and have changed the
@@ -113,7 +113,7 @@ state; those of the next page have not, until it is asked for. Between two pages
 taken, and questions answered; nothing else may be done before the last page."""
 
 
-class Added(msgspec.Struct, frozen=True):
+class BatchOutcome(msgspec.Struct, frozen=True):
     """What became of a batch."""
 
     firings: list[AnyFiring]
@@ -151,7 +151,7 @@ def _sendable(state: Any) -> Any:
     return [{"key": key, "value": value} for key, value in state.items()]
 
 
-def held(pairs: Sequence[Pair], shards: Shards, aggregation: Aggregation) -> Held | None:
+def held(pairs: Sequence[Pair], shards: Shards, aggregation: Aggregation) -> GroupColumns | None:
     """Groups of an extent as columns; None: no column holds them."""
     if isinstance(pairs, PairsInArrays):
         return pairs.held()
@@ -163,10 +163,12 @@ def held(pairs: Sequence[Pair], shards: Shards, aggregation: Aggregation) -> Hel
         order += indices
     groups = _column([group_value(keys[index]) for index in order])
     states = _column([aggregation.view(pairs[index][1]) for index in order])
-    return None if groups is None or states is None else Held(groups, states, slices)
+    return None if groups is None or states is None else GroupColumns(groups, states, slices)
 
 
-def columns_of(found: Held, lower: Number | pa.Array, upper: Number | pa.Array) -> Columns | None:
+def columns_of(
+    found: GroupColumns, lower: Number | pa.Array, upper: Number | pa.Array
+) -> Columns | None:
     """Rows of groups; None: they hold what columns between tasks do not.
 
     Args:
@@ -204,7 +206,7 @@ def rows_of(firings: Sequence[Firing]) -> FiringRows | None:
     if groups is None or states is None:
         return None
     lower, upper = [each.lower for each in ordered], [each.upper for each in ordered]
-    found, first = Held(groups, states, slices), firings[0]
+    found, first = GroupColumns(groups, states, slices), firings[0]
     rows = columns_of(found, bounds_of(lower), bounds_of(upper))
     if rows is None:
         return None

@@ -35,7 +35,7 @@ _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _NUMBERS = frozenset({int, float})
 
 
-class Taken(msgspec.Struct, frozen=True):
+class WindowInput(msgspec.Struct, frozen=True):
     """What one window takes from the segments of a batch."""
 
     extracted: Values
@@ -47,9 +47,9 @@ class Taken(msgspec.Struct, frozen=True):
     session_keys: Keyed | None
     """None where sessions are not kept apart by a key."""
 
-    def chosen(self, indices: Indices) -> Taken:
+    def chosen(self, indices: Indices) -> WindowInput:
         """The taken rows of some segments."""
-        return Taken(
+        return WindowInput(
             chosen(self.extracted, indices),
             chosen(self.coordinates, indices),
             self.ints,
@@ -64,9 +64,9 @@ class Taken(msgspec.Struct, frozen=True):
         least = found.min().item() if isinstance(found, np.ndarray) else min(found)
         return bool(least < watermark)
 
-    def by_row(self) -> Taken:
+    def by_row(self) -> WindowInput:
         """The taken segments in lists, for who looks at single segments."""
-        return Taken(
+        return WindowInput(
             rows(self.extracted),
             None if self.coordinates is None else rows(self.coordinates),
             self.ints,
@@ -78,7 +78,7 @@ class Prepared(msgspec.Struct, frozen=True):
     """A batch, for all windows of a task."""
 
     segments: Segments
-    taken: tuple[Taken, ...]
+    taken: tuple[WindowInput, ...]
     unique: Sequence[Any] | None
     """Values of the uniqueness key, if the task has one."""
 
@@ -99,7 +99,7 @@ def prepare(
     return Prepared(segments, taken, unique)
 
 
-def take(window: CompiledWindow, segments: Segments) -> Taken:
+def take(window: CompiledWindow, segments: Segments) -> WindowInput:
     """What is taken for one window."""
     coordinates: Axis | None = None
     ints = True
@@ -110,7 +110,7 @@ def take(window: CompiledWindow, segments: Segments) -> Taken:
         check_portable(window, coordinates, extracted)
     key = window.window.session_key
     keys = None if key is None else _session_keys(window, key, segments)
-    return Taken(extracted, coordinates, ints, keys)
+    return WindowInput(extracted, coordinates, ints, keys)
 
 
 def _session_keys(window: CompiledWindow, key: str, segments: Segments) -> Keyed:

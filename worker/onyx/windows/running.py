@@ -11,11 +11,11 @@ from onyx.keystate.buckets import Frozen
 from onyx.keystate.coded import Keyed
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.groups import Shards
-from onyx.keystate.records import Files, Record, Records
+from onyx.keystate.records import Record, Records, StateFiles
 from onyx.keystate.selection import Selection
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import AnyFiring, Pages
-from onyx.windows.prepared import Taken
+from onyx.windows.prepared import WindowInput
 
 
 class RunningWindow(Protocol):
@@ -29,7 +29,7 @@ class RunningWindow(Protocol):
         ...
 
     def add(
-        self, segments: Segments, taken: Taken, keys: Keyed, now_ms: int
+        self, segments: Segments, taken: WindowInput, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         """Take a batch."""
         ...
@@ -67,7 +67,7 @@ class RunningWindow(Protocol):
         """Add what has changed since the last time."""
         ...
 
-    def take_files(self) -> Sequence[Files]:
+    def take_files(self) -> Sequence[StateFiles]:
         """Files that belong to the changes taken last."""
         ...
 

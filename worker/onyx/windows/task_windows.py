@@ -19,12 +19,12 @@ from onyx.keystate.buckets import Holder, InMemory
 from onyx.keystate.coded import Groups, Keyed, keyed
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.groups import Shards, only_shard
-from onyx.keystate.records import Files, Record, Records, StatesRecord, WindowRecord
+from onyx.keystate.records import Record, Records, StateFiles, StatesRecord, WindowRecord
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.windows.arrays.joined_records import joined
 from onyx.windows.compiled import ROWS_PAGE_MAX, CompiledWindows
-from onyx.windows.firing import PENDING, Added, AnyFiring, Pages
-from onyx.windows.prepared import Taken, take
+from onyx.windows.firing import PENDING, AnyFiring, BatchOutcome, Pages
+from onyx.windows.prepared import WindowInput, take
 from onyx.windows.running import Make, RunningWindow
 from onyx.windows.watermarks import NOTHING_SEEN
 from onyx.windows.window import Window
@@ -80,8 +80,8 @@ class TaskWindows:
         segments: Segments,
         groups: Keyed | None,
         now_ms: int,
-        taken: Sequence[Taken] | None = None,
-    ) -> Added:
+        taken: Sequence[WindowInput] | None = None,
+    ) -> BatchOutcome:
         """Take a batch.
 
         Args:
@@ -93,7 +93,7 @@ class TaskWindows:
             UserFunctionError: a function of the user raised.
         """
         if not len(segments):
-            return Added([], [])
+            return BatchOutcome([], [])
         keys = keyed(segments, groups)
         if not self._holder.in_memory and isinstance(keys, Groups) and keys.column is not None:
             # States on disk are looked for by shard: those of a column are computed together.
@@ -110,7 +110,7 @@ class TaskWindows:
         self._holder.trim()
         if len(self._windows) > 1:
             fired.sort(key=itemgetter(0))
-        return Added([firing for _, firing in fired], sorted(late or ()))
+        return BatchOutcome([firing for _, firing in fired], sorted(late or ()))
 
     def tick(self, now_ms: int) -> Pages:
         """Timers that are due fire."""
@@ -146,7 +146,7 @@ class TaskWindows:
             window.take_changes(records)
         return records
 
-    def take_files(self) -> list[Files]:
+    def take_files(self) -> list[StateFiles]:
         """Files that belong to the changes taken last, to be written before their records are."""
         return [files for window in self._windows.values() for files in window.take_files()]
 

@@ -42,10 +42,10 @@ from onyx.windows.compiled import CompiledWindow
 from onyx.windows.extent_view import ExtentView
 from onyx.windows.fires import Fires
 from onyx.windows.firing import AnyFiring, Pages
-from onyx.windows.prepared import Taken
+from onyx.windows.prepared import WindowInput
 from onyx.windows.running import AllInRecords
 from onyx.windows.triggers.segment import SegmentTrigger
-from onyx.windows.triggers.timers import Course, Progress, Timers
+from onyx.windows.triggers.timers import Course, PageProgress, WindowTimers
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import Extents, OnPeer
 from onyx.windows.types.table import TYPES
@@ -79,7 +79,7 @@ class Window(AllInRecords):
         on_peer = OnPeer(compiled, shards, holder, self._watermarks, page_max, whole)
         self._extents: Extents[Any] = TYPES[compiled.window.type].made(on_peer)
         self._triggers = {each.name: each.on_peer(window_id, shards) for each in compiled.triggers}
-        self._timers = Timers(window_id, self._triggers.values())
+        self._timers = WindowTimers(window_id, self._triggers.values())
         self._view = ExtentView(on_peer, self._extents, grouped, len(self._triggers))
         self._fires = Fires(on_peer, self._extents, self._triggers, self._timers, self._view)
         self._kept = WindowRecords(
@@ -92,7 +92,7 @@ class Window(AllInRecords):
     # Events.
 
     def add(
-        self, segments: Segments, taken: Taken, keys: Keyed, now_ms: int
+        self, segments: Segments, taken: WindowInput, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         """Take a batch: firings with the index of their segment, and indices of late segments."""
         if self._counting and not self._watermarks.own:
@@ -106,7 +106,7 @@ class Window(AllInRecords):
         return [], late
 
     def _add_counted(
-        self, segments: Segments, taken: Taken, keys: Keyed, now_ms: int
+        self, segments: Segments, taken: WindowInput, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         """A batch of which only segments of some groups are looked at (`counting`)."""
         quiet, loud, counts = count(self._counting, keys)
@@ -128,7 +128,7 @@ class Window(AllInRecords):
         return as_dicts(segments) if looked_at else [_UNSEEN] * len(segments)
 
     def _add_each(
-        self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
+        self, segments: Sequence[Segment], taken: WindowInput, keys: Sequence[Any], now_ms: int
     ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         self._extents.settle()
         fired: list[tuple[int, AnyFiring]] = []
@@ -222,7 +222,7 @@ class Window(AllInRecords):
         self._kept.drop(shards)
 
 
-class Counted(NamedTuple):
+class BatchCounts(NamedTuple):
     """A batch, as the triggers count it."""
 
     quiet: Indices | None
@@ -243,7 +243,7 @@ def counting(triggers: Iterable[Trigger]) -> Sequence[SegmentTrigger]:
     return found
 
 
-def count(triggers: Sequence[SegmentTrigger], keys: Keyed) -> Counted:
+def count(triggers: Sequence[SegmentTrigger], keys: Keyed) -> BatchCounts:
     """Find the groups for which a trigger fires, and count the segments of the others."""
     many: Mapping[Any, int]
     if isinstance(keys, Groups):
@@ -257,9 +257,9 @@ def count(triggers: Sequence[SegmentTrigger], keys: Keyed) -> Counted:
     for trigger in triggers:
         trigger.add(counts)
     if not loud:
-        return Counted(None, np.empty(0, np.intp), counts)
+        return BatchCounts(None, np.empty(0, np.intp), counts)
     mask = _in(keys, loud)
-    return Counted(np.flatnonzero(~mask), np.flatnonzero(mask), counts)
+    return BatchCounts(np.flatnonzero(~mask), np.flatnonzero(mask), counts)
 
 
 def _in(keys: Keyed, wanted: Collection[Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -268,7 +268,7 @@ def _in(keys: Keyed, wanted: Collection[Any]) -> np.ndarray[Any, np.dtype[np.boo
     return found[keys.codes] if isinstance(keys, Groups) else found
 
 
-class Recorded(Protocol):
+class RecordedPart(Protocol):
     """A part of a window that is recorded by itself."""
 
     def take_changes(self, records: Records) -> None:
@@ -291,14 +291,14 @@ class WindowRecords:
         self,
         extents: Extents[Any],
         triggers: Mapping[str, Trigger],
-        timers: Timers,
-        progress: Progress,
+        timers: WindowTimers,
+        progress: PageProgress,
         watermarks: ShardWatermarks,
     ) -> None:
         self._extents = extents
         self._triggers = triggers
         states = [each.states for each in triggers.values()]
-        self._each: tuple[Recorded, ...] = (extents, *states, timers, progress, watermarks)
+        self._each: tuple[RecordedPart, ...] = (extents, *states, timers, progress, watermarks)
         self._timers = timers
         self._progress = progress
         self._watermarks = watermarks

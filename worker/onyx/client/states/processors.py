@@ -20,7 +20,7 @@ from onyx.keystate.extents import Extent
 from onyx.keystate.records import SNAPSHOT, Record, WindowRecord
 from onyx.keystate.selection import Selection
 from onyx.model.job import CatalogEntry, Job
-from onyx.operators.processor.snapshot import Snapshot
+from onyx.operators.processor.snapshot import ProcessorSnapshot
 
 
 class ProcessorState(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class OneSnapshot:
     """What processors have saved, restored to be asked. Not thread-safe. Implements `Restored`."""
 
     def __init__(self) -> None:
-        self._snapshot = Snapshot(EVERYWHERE, InMemory())
+        self._snapshot = ProcessorSnapshot(EVERYWHERE, InMemory())
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records to a shard."""

@@ -31,8 +31,8 @@ from onyx.operators.keyed.checks import Check, key_check, value_check
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.states import Values
 from onyx.operators.keyed.store import KeyedStore
-from onyx.operators.keyed.timers import CLOCKS, Clock, Timers
-from onyx.operators.keyed.views import Changes, ListView, MapView, ValueView, View
+from onyx.operators.keyed.timers import CLOCKS, Clock, KeyTimers
+from onyx.operators.keyed.views import CallChanges, ListView, MapView, ValueView, View
 
 _TIMES_MS = range(-(2**53), 2**53)
 _PLAIN: dict[str, pa.DataType] = {
@@ -41,14 +41,14 @@ _PLAIN: dict[str, pa.DataType] = {
 }  # fmt: skip
 
 
-class HeldStates:
+class DeclaredStates:
     """The states that a job declares, and the calls of functions that change them."""
 
     def __init__(
         self,
         its: KeyedFunction,
         store: KeyedStore,
-        timers: Timers | None,
+        timers: KeyTimers | None,
         params: Sequence[Any],
         wall_ms: Callable[[], int],
     ) -> None:
@@ -60,13 +60,15 @@ class HeldStates:
             wall_ms: the time of the worker.
         """
         self._params = params
-        self._changes = Changes()
+        self._changes = CallChanges()
         views = {name: self._view(store, name, each) for name, each in its.states.items()}
         make = group_state_of(views)
         self.state: GroupState = make(views, timers, self._changes, wall_ms)
         """What functions over segments get."""
         self._values = {
-            name: Kept(held, its.states[name].value, value_check(name, its.states[name], refusal))
+            name: ColumnSource(
+                held, its.states[name].value, value_check(name, its.states[name], refusal)
+            )
             for name, held in store.states.items()
             if isinstance(held, Values) and name in its.states
         }
@@ -165,8 +167,8 @@ class GroupState:
     def __init__(
         self,
         views: Mapping[str, View],
-        timers: Timers | None,
-        changes: Changes,
+        timers: KeyTimers | None,
+        changes: CallChanges,
         wall_ms: Callable[[], int],
     ) -> None:
         """
@@ -245,11 +247,11 @@ class GroupState:
         """The group has no timer of this name any more."""
         self._swap(self._found("delete_timer"), name, None)
 
-    def _swap(self, timers: Timers, name: str, timer: tuple[Clock, int] | None) -> None:
+    def _swap(self, timers: KeyTimers, name: str, timer: tuple[Clock, int] | None) -> None:
         before = timers.swap(self._group, name, timer)
         self._changes.add(timers.swap, self._group, name, before)
 
-    def _found(self, what: str) -> Timers:
+    def _found(self, what: str) -> KeyTimers:
         if self._timers is None:
             raise UserFunctionError(
                 f"{what} is called, but the task has no onTimer: give it a function that is called "
@@ -265,7 +267,7 @@ def group_state_of(views: Mapping[str, View]) -> type[GroupState]:
     return type("State", (GroupState,), {"__slots__": (), **properties})
 
 
-class Kept(NamedTuple):
+class ColumnSource(NamedTuple):
     """A state of a task."""
 
     values: Values
@@ -279,7 +281,7 @@ class ColumnState:
 
     __slots__ = ("_found", "_groups", "_nested", "_states", "_written")
 
-    def __init__(self, states: Mapping[str, Kept], groups: Groups) -> None:
+    def __init__(self, states: Mapping[str, ColumnSource], groups: Groups) -> None:
         self._states = states
         self._groups = groups
         self._found: dict[str, pa.Array] = {}

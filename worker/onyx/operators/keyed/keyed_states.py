@@ -26,16 +26,15 @@ from onyx.keystate.buckets import Holder
 from onyx.keystate.coded import Groups
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.groups import Shards
-from onyx.keystate.pages import Made, Page, Pages
+from onyx.keystate.pages import Emission, Page, Pages
 from onyx.keystate.records import MADE, Record, Records
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.ledger.applied import above
 from onyx.operators.keyed.definition import KeyedFunction
-from onyx.operators.keyed.function_calls import HeldStates
+from onyx.operators.keyed.function_calls import DeclaredStates
 from onyx.operators.keyed.states import ABSENT, States
 from onyx.operators.keyed.store import KeyedStore, extents_of
-from onyx.operators.keyed.timers import Clock, Expiry, Timers
-from onyx.operators.keyed.timers import Timer as DueTimer
+from onyx.operators.keyed.timers import Clock, DueTimer, Expiry, KeyTimers
 from onyx.program.failure import blamed
 from onyx.program.operator import Operator
 
@@ -81,17 +80,18 @@ class KeyedStates(Operator):
         self._shards = shards
         self._clock = clock
         self._store = KeyedStore(shards, holder)
-        self._timers = Timers(self._store) if its.on_timer is not None else None
+        self._timers = KeyTimers(self._store) if its.on_timer is not None else None
         self._expiry = None if its.ttl_ms is None else Expiry(self._store, its.ttl_ms)
         self.made_before = MadeBefore(self._store) if its.needs.in_trees else None
-        self._held = HeldStates(its, self._store, self._timers, params, clock.wall_ms)
+        self._held = DeclaredStates(its, self._store, self._timers, params, clock.wall_ms)
         self._state = self._held.state
         self._end_is_known = False
 
     # Calls of the user's.
 
     def call(self, fn: Callable[..., Any], group: Any, argument: Any, now_ms: int) -> list[Segment]:
-        """Call a function for a group, and keep what it changes. Raises as `HeldStates.call`."""
+        """Call a function for a group, and keep what it changes. Raises as that of
+        `DeclaredStates`."""
         made, changed = self._held.call(fn, group, argument)
         if changed and self._expiry is not None:
             self._expiry.touch(group, now_ms)
@@ -100,7 +100,7 @@ class KeyedStates(Operator):
     def call_columns(
         self, fn: Callable[..., Any], groups: Groups, columns: Columns, now_ms: int
     ) -> Leaves:
-        """Call a function over columns, and keep what it sets (`HeldStates.call_columns`)."""
+        """Call a function over columns, and keep what it sets (`DeclaredStates.call_columns`)."""
         leaves, changed = self._held.call_columns(fn, groups, columns)
         if changed and self._expiry is not None:
             for group in groups.keys:
@@ -140,7 +140,7 @@ class KeyedStates(Operator):
             for group in self._expiry.take(now_ms):
                 self._held.forget(group)
                 self.trim()
-                yield [Made(self._shards[group], [])]
+                yield [Emission(self._shards[group], [])]
 
     def advance(self, watermark: Number) -> Pages:
         """Timers by event time fire that the watermark has passed."""
@@ -187,7 +187,7 @@ class KeyedStates(Operator):
         due_ms = self._timers.earliest_ms("event-time")
         return due_ms is not None and due_ms <= self._state.event_time_ms
 
-    def _due(self, timers: Timers, clock: Clock, at_ms: int | None) -> Pages:
+    def _due(self, timers: KeyTimers, clock: Clock, at_ms: int | None) -> Pages:
         if at_ms is None:
             return iter(())
         return self._fired(timers.take_due(clock, at_ms), self._clock.wall_ms())
@@ -195,7 +195,7 @@ class KeyedStates(Operator):
     def _fired(self, due: Iterator[DueTimer], now_ms: int) -> Pages:
         page: Page = []
         for timer in due:
-            page.append(Made(self._shards[timer.key], self._call_timer(timer, now_ms)))
+            page.append(Emission(self._shards[timer.key], self._call_timer(timer, now_ms)))
             if len(page) == TIMERS_AT_ONCE:
                 yield page
                 page = []

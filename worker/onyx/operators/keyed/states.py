@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from onyx.keystate.buckets import Bucket, Form, Frozen, Holder, Pair, pages
+from onyx.keystate.buckets import Bucket, BucketForm, Frozen, Holder, Pair, pages
 from onyx.keystate.entries import Entries, in_order
 from onyx.keystate.groups import (
     Keys,
@@ -167,7 +167,7 @@ class Values(States):
     """A plain value a key. Nobody changes a value that is here: another one replaces it."""
 
     def __init__(self, name: str, shards: Shards, holder: Holder) -> None:
-        form = Form(lambda: None, _alike, lambda key, data: data, is_plain=True)
+        form = BucketForm(lambda: None, _alike, lambda key, data: data, is_plain=True)
         super().__init__(name, holder.bucket(form, shards), shards)
         self.get: Callable[..., Any] = self._bucket.get
         """Gives the value of a key, or None, or another default."""
@@ -197,7 +197,7 @@ class Lists(States):
     """A list of plain values a key."""
 
     def __init__(self, name: str, shards: Shards, holder: Holder) -> None:
-        form = Form(list, list, lambda key, data: list(data))
+        form = BucketForm(list, list, lambda key, data: list(data))
         super().__init__(name, holder.bucket(form, shards), shards)
 
     def get(self, key: Any) -> Sequence[Any]:
@@ -243,7 +243,7 @@ class Lists(States):
         self._bucket[key].extend(updates)
 
 
-class Taken(NamedTuple):
+class RemovedMap(NamedTuple):
     """A map that was removed, and what of it was to be recorded."""
 
     state: Any
@@ -297,14 +297,14 @@ class Maps(States):
         if self._drop(key):
             self._changed(key)
 
-    def take(self, key: Any) -> Taken:
+    def take(self, key: Any) -> RemovedMap:
         """Remove the map of a key in such a way that it can be given back: at once, however large
         it is."""
-        taken = Taken(self._bucket.get(key), key in self._whole, self._parts.get(key))
+        taken = RemovedMap(self._bucket.get(key), key in self._whole, self._parts.get(key))
         self.remove(key)
         return taken
 
-    def give_back(self, key: Any, taken: Taken) -> None:
+    def give_back(self, key: Any, taken: RemovedMap) -> None:
         """Instead of what a key has: as before `take`, also in what is recorded."""
         self._drop(key)
         if taken.state is not None:

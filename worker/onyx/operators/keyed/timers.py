@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator
 from heapq import heappop, heappush
 from typing import Any, Final, Literal, NamedTuple
 
-from onyx.keystate.buckets import Bucket, Form, Holder
+from onyx.keystate.buckets import Bucket, BucketForm, Holder
 from onyx.keystate.dues import Dues
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import TIMERS, TOUCHED
@@ -35,12 +35,12 @@ _NUMBERS: Final = {clock: number for number, clock in enumerate(CLOCKS)}
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 _NEVER = 2**63
-_FORM = Form(lambda: _NEVER, lambda due: due, lambda key, due: due, is_plain=True)
+_FORM = BucketForm(lambda: _NEVER, lambda due: due, lambda key, due: due, is_plain=True)
 STEPS = 16
 """How often in the period a key is recorded that changes all the time, at most."""
 
 
-class Timer(NamedTuple):
+class DueTimer(NamedTuple):
     """A timer that is due."""
 
     key: Any
@@ -50,7 +50,7 @@ class Timer(NamedTuple):
     due_ms: int
 
 
-class Timers:
+class KeyTimers:
     """All timers of a task on one peer."""
 
     def __init__(self, store: KeyedStore) -> None:
@@ -94,7 +94,7 @@ class Timers:
         """When `take_due` has something to do; None: there is no timer."""
         return self._dues[clock].earliest_ms()
 
-    def take_due(self, clock: Clock, now_ms: int) -> Iterator[Timer]:
+    def take_due(self, clock: Clock, now_ms: int) -> Iterator[DueTimer]:
         """Timers that are due by now, in the order of their times; they are there no more.
         Meanwhile others may be set, moved and deleted: what is due by now comes as well."""
         dues = self._dues[clock]
@@ -103,12 +103,12 @@ class Timers:
             for name, (at_ms, _) in self._of_clock(key, clock):
                 if at_ms == due_ms and self.get(key, name) == (clock, due_ms):
                     self.delete(key, name)
-                    yield Timer(key, name, clock, due_ms)
+                    yield DueTimer(key, name, clock, due_ms)
             left = self._earliest(key, clock)
             if left is not None:
                 dues.put(left, key)
 
-    def take_all(self, shards: Collection[int]) -> Iterator[Timer]:
+    def take_all(self, shards: Collection[int]) -> Iterator[DueTimer]:
         """All timers of some shards, each key's in the order of their times; they are there no
         more."""
         for key in list(self._timers.keys()):
@@ -117,7 +117,7 @@ class Timers:
             for name, (due_ms, clock) in sorted(self._timers.get(key).items(), key=_by_time):
                 if self.get(key, name) == (CLOCKS[clock], due_ms):
                     self.delete(key, name)
-                    yield Timer(key, name, CLOCKS[clock], due_ms)
+                    yield DueTimer(key, name, CLOCKS[clock], due_ms)
 
     def _of_clock(self, key: Any, clock: Clock) -> list[tuple[str, list[int]]]:
         number = CLOCKS.index(clock)

@@ -29,7 +29,7 @@ class ValueView:
 
     __slots__ = ("_changes", "_check", "_copied", "_values", "group")
 
-    def __init__(self, values: Values, check: Check, changes: Changes, is_plain: bool) -> None:
+    def __init__(self, values: Values, check: Check, changes: CallChanges, is_plain: bool) -> None:
         """`is_plain`: whether nobody can change a value."""
         self._values = values
         self._check = check
@@ -87,7 +87,7 @@ class ListView(MutableSequence[Any]):
 
     __slots__ = ("_changes", "_check", "_lists", "group")
 
-    def __init__(self, lists: Lists, check: Check, changes: Changes) -> None:
+    def __init__(self, lists: Lists, check: Check, changes: CallChanges) -> None:
         self._lists = lists
         self._check = check
         self._changes = changes
@@ -181,7 +181,7 @@ class MapView(MutableMapping[Any, Any]):
 
     __slots__ = ("_changes", "_check", "_check_key", "_maps", "group")
 
-    def __init__(self, maps: Maps, check: Check, check_key: Check, changes: Changes) -> None:
+    def __init__(self, maps: Maps, check: Check, check_key: Check, changes: CallChanges) -> None:
         self._maps = maps
         self._check = check
         self._check_key = check_key
@@ -223,11 +223,11 @@ class MapView(MutableMapping[Any, Any]):
 
     def items(self) -> ItemsView[Any, Any]:
         """Keys and values, as they are when going through them begins."""
-        return _Items(self)
+        return _MapItems(self)
 
     def values(self) -> ValuesView[Any]:
         """Values, as they are when going through them begins."""
-        return _Values(self)
+        return _MapValues(self)
 
     def __contains__(self, key: object) -> bool:
         return key in self._maps.get(self.group)
@@ -262,7 +262,7 @@ class MapView(MutableMapping[Any, Any]):
             self._maps.set(self.group, key, value)
 
 
-class _Items(ItemsView[Any, Any]):
+class _MapItems(ItemsView[Any, Any]):
     """Goes through a map once, where the one of Python looks each key up."""
 
     _mapping: MapView
@@ -271,7 +271,7 @@ class _Items(ItemsView[Any, Any]):
         return ((key, copied(value)) for key, value in self._mapping.pairs())
 
 
-class _Values(ValuesView[Any]):
+class _MapValues(ValuesView[Any]):
     """Likewise."""
 
     _mapping: MapView
@@ -296,7 +296,7 @@ def _attribute(view: View) -> property:
     return property(read, write, clear)
 
 
-class Changes:
+class CallChanges:
     """How to take back the changes of one call, in order."""
 
     __slots__ = ("backs",)

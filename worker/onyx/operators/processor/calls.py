@@ -48,7 +48,7 @@ ENTRIES_MAX = 1_024
 """So many entries of a snapshot are taken at once."""
 
 
-class Turn(NamedTuple):
+class CallTurn(NamedTuple):
     """What a processor has done with an inbox."""
 
     taken: int
@@ -90,7 +90,7 @@ class Calls:
 
     def process(
         self, ordinal: int, items: Sequence[Any], made_max: int = MADE_MAX, first: int = 0
-    ) -> Turn:
+    ) -> CallTurn:
         """Have these items processed, until a call takes and offers nothing: then the processor
         waits for something, and what is left is for a later turn.
 
@@ -110,27 +110,27 @@ class Calls:
                     self._call("process", ordinal, inbox)
             except UserFunctionError as error:
                 self._outbox.take()
-                return Turn(taken, made, error=error)
+                return CallTurn(taken, made, error=error)
             weight += self._outbox.segments
             offered, owes, took = self._outbox.take(), self._outbox.owes, before - len(inbox)
             assert took >= 0, "what was taken is not given back"
             made += offered
             taken += took
             if not (took or offered or owes or begun):
-                return Turn(taken, made, inbox.failed)
+                return CallTurn(taken, made, inbox.failed)
             # Whether the first item was worked on, and is not done with.
             begun = owes or (not took and (begun or bool(offered)))
             self._moved("process", bool(took or offered))
             if not made_max:
                 continue
             if alone and begun and weight - before_it >= made_max // OWN_SHARE:
-                return Turn(taken, made, inbox.failed, is_large=True)
+                return CallTurn(taken, made, inbox.failed, is_large=True)
             if inbox and weight >= made_max and not alone:
                 inbox.keep_first()
                 alone, before_it = True, weight
         self._check_offered("process", self._outbox.owes)
         assert taken == len(items), "an empty inbox was taken"
-        return Turn(taken, made, inbox.failed)
+        return CallTurn(taken, made, inbox.failed)
 
     def work_off(self, ordinal: int, item: Any) -> Iterator[list[Any]]:
         """Have one item processed to its end; what each call has offered, which may be nothing."""

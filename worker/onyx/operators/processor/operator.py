@@ -23,7 +23,7 @@ from onyx.operators.context import OperatorContext
 from onyx.operators.processor.calls import Calls, outbox_of
 from onyx.operators.processor.definition import Processing
 from onyx.operators.processor.processor_states import ProcessorStates
-from onyx.operators.processor.snapshot import Snapshot
+from onyx.operators.processor.snapshot import ProcessorSnapshot
 from onyx.operators.processor.turns import Takes
 from onyx.processors import Context
 from onyx.program.apply import fit
@@ -156,6 +156,6 @@ def processor_operator(its: Processing, context: OperatorContext) -> ProcessorOp
         calls.init()
         return calls
 
-    snapshot = Snapshot(context.own, context.holder)
+    snapshot = ProcessorSnapshot(context.own, context.holder)
     clock, ended, durable = program.clock, context.ended, context.durable
     return ProcessorOperator(its, begin, snapshot, context.own, clock, ended, durable)

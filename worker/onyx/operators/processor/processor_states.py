@@ -29,14 +29,14 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.functions.returning import collecting_nothing
 from onyx.ids import TaskName
 from onyx.keystate.extents import Extent, Number
-from onyx.keystate.pages import PENDING, Made, Page, Pages
+from onyx.keystate.pages import PENDING, Emission, Page, Pages
 from onyx.keystate.records import Record, Records
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.operators.processor.calls import MADE_MAX, Calls
 from onyx.operators.processor.definition import Parent, Processing
 from onyx.operators.processor.snapshot import (
+    ProcessorSnapshot,
     Sent,
-    Snapshot,
     Unfinished,
     count_of,
     first_segments_of,
@@ -62,7 +62,7 @@ class ProcessorStates(Operator):
         self,
         its: Processing,
         begin: Callable[[], Calls],
-        snapshot: Snapshot,
+        snapshot: ProcessorSnapshot,
         own: Sequence[int],
         clock: Clock,
         ended: Callable[[], Collection[str]],
@@ -168,7 +168,7 @@ class ProcessorStates(Operator):
         if self._durable:
             self._save()  # what this item has made is not kept, to do it again
         self._moves += 1
-        yield [Made(its.shard, [])]  # so that the end is recorded
+        yield [Emission(its.shard, [])]  # so that the end is recorded
 
     @property
     def next_tick_ms(self) -> int | None:
@@ -242,7 +242,7 @@ class ProcessorStates(Operator):
     def _edge(self, ordinal: int) -> Pages:
         made = yield from self._pages("complete_edge", ordinal)
         self._snapshot.end(ordinal)
-        yield self._page(made) or [Made(next(self._shards), [])]  # so that the end is recorded
+        yield self._page(made) or [Emission(next(self._shards), [])]  # so that the end is recorded
 
     def _pages(self, method: str, *arguments: Any) -> Generator[Page, None, list[Any]]:
         """What a method makes, page by page where it need not be there at once: if state may be
@@ -272,8 +272,8 @@ class ProcessorStates(Operator):
     def _page(self, items: list[Any]) -> Page:
         return list(self._made(items))
 
-    def _made(self, items: list[Any]) -> list[Made]:
-        return [Made(next(self._shards), part) for part in _parts(items)]
+    def _made(self, items: list[Any]) -> list[Emission]:
+        return [Emission(next(self._shards), part) for part in _parts(items)]
 
     # What is recorded and restored.
 

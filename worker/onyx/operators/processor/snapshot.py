@@ -50,7 +50,7 @@ from onyx.operators.keyed.store import KeyedStore, first_of
 _EXTENT = 0
 
 
-class Snapshot:
+class ProcessorSnapshot:
     """The entries of one processor, over the shards of its peer. Not thread-safe."""
 
     def __init__(self, own: Sequence[int], holder: Holder) -> None:

@@ -21,9 +21,9 @@ import pyarrow as pa
 from onyx.errors import UserFunctionError, WorkLost, contained
 from onyx.functions.retry import Retry
 from onyx.functions.returning import collecting_nothing, give_again
-from onyx.operators.processor.calls import MADE_MAX, Calls, Turn
+from onyx.operators.processor.calls import MADE_MAX, Calls, CallTurn
 from onyx.operators.processor.definition import Processing
-from onyx.operators.processor.snapshot import Sent, Snapshot, Unfinished
+from onyx.operators.processor.snapshot import ProcessorSnapshot, Sent, Unfinished
 
 KEPT_FIRST = 200_000
 """After the start everything is kept for so many segments: more than a task can have to do again
@@ -79,7 +79,7 @@ class Turns:
         self,
         its: Processing,
         begin: Callable[[], Calls],
-        snapshot: Snapshot,
+        snapshot: ProcessorSnapshot,
         durable: bool,
         save: Callable[[], None],
     ) -> None:
@@ -109,7 +109,7 @@ class Turns:
 
     def did(self, method: str, arguments: tuple[Any, ...], made: list[Any]) -> None:
         """A method was called until it was done, and has made this."""
-        self._history.add(Done(method, arguments, made), 0, self._keeps)
+        self._history.add(FinishedCall(method, arguments, made), 0, self._keeps)
 
     def saved(self) -> None:
         """The state was saved."""
@@ -137,14 +137,14 @@ class Turns:
             return self._set_aside(ordinal, items, turn, takes)
         return self._done(ordinal, items, turn)
 
-    def _done(self, ordinal: int, items: Sequence[Any], turn: Turn) -> Worked:
+    def _done(self, ordinal: int, items: Sequence[Any], turn: CallTurn) -> Worked:
         """A turn has ended well."""
         assert turn.taken <= len(items), "a processor takes what it was given"
         assert all(at < turn.taken for at, _ in turn.failed), "what fails was taken"
         taken = items if turn.taken == len(items) else items[: turn.taken]
         failed = dict(turn.failed)
         good = [each for at, each in enumerate(taken) if at not in failed] if failed else taken
-        done = Done("process", (ordinal, good), turn.made)
+        done = FinishedCall("process", (ordinal, good), turn.made)
         self._history.add(done, turn.taken, self._keeps)
         rows = [
             (_segments(items[:at]) + row, error)
@@ -157,7 +157,7 @@ class Turns:
         self,
         ordinal: int,
         items: Sequence[Any],
-        turn: Turn,
+        turn: CallTurn,
         takes: Takes,
     ) -> Worked:
         """The first item that is left makes more than is kept in memory: it is finished before
@@ -267,7 +267,7 @@ def _halves(item: pa.RecordBatch) -> list[pa.RecordBatch]:
     return [item.slice(0, half), item.slice(half)]
 
 
-class Done(NamedTuple):
+class FinishedCall(NamedTuple):
     """Calls of a method, until it was done."""
 
     method: str
@@ -280,12 +280,12 @@ class History:
 
     def __init__(self, kept_first: int = KEPT_FIRST) -> None:
         self._left = kept_first
-        self._calls: list[Done] = []
+        self._calls: list[FinishedCall] = []
         self._gap = False
         self._kept = 0
         """So many segments."""
 
-    def add(self, done: Done, segments: int, wanted: bool) -> None:
+    def add(self, done: FinishedCall, segments: int, wanted: bool) -> None:
         """Something was done.
 
         Args:
@@ -309,7 +309,7 @@ class History:
         """The state was saved: this begins anew."""
         self._calls, self._gap, self._kept = [], False, 0
 
-    def __iter__(self) -> Iterator[Done]:
+    def __iter__(self) -> Iterator[FinishedCall]:
         """The calls in order. Raises WorkLost: they are not known."""
         if self._gap:
             raise WorkLost(

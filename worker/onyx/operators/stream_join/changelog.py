@@ -47,7 +47,7 @@ Saw = Callable[[Side, pa.Schema], None]
 """Hears of a schema of a side."""
 
 
-class Chronicle:
+class ChangelogWriter:
     """What the state log does not have yet."""
 
     def __init__(self, watermarks: Times) -> None:
@@ -156,7 +156,7 @@ def _reached(watermark: np.int64) -> WatermarkReached:
     return WatermarkReached(JOINED, int(watermark))
 
 
-class Restoring:
+class ChangelogReader:
     """Both sides. Not thread-safe."""
 
     def __init__(self, store: Store, saw: Saw) -> None:

@@ -11,7 +11,7 @@ from onyx.flow.predicates import Resolve
 from onyx.model.job import CatalogEntry, Job, JoinSide
 from onyx.model.requests import asked_for
 from onyx.model.workflow import sources_above
-from onyx.operators.stream_join.spans import TIME_MAX, US_A_MS, Extents, Interval, Latest, Spans
+from onyx.operators.stream_join.spans import TIME_MAX, US_A_MS, Interval, Latest, SameExtent, Spans
 from onyx.program.program import Definition, Needs
 from onyx.windows.assigning.coordinates import Coordinates
 
@@ -87,7 +87,7 @@ def _spans(entry: CatalogEntry, outer: tuple[bool, bool]) -> Spans:
     if entry.how == "asof":
         return Latest(None if within is None or within.before is None else _us(within.before))
     if entry.range is not None:
-        return Extents(_us(entry.range))
+        return SameExtent(_us(entry.range))
     assert within is not None, "validated: within, or range"
     return Interval(_us(within.before), _us(within.after), outer)
 

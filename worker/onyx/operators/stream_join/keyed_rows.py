@@ -123,7 +123,7 @@ def same_keys(mine: KeyedRows, i: Indices, others: KeyedRows, j: Indices) -> Mas
     return found
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredSegments(msgspec.Struct, frozen=True):
     """Segments in their stored form."""
 
     rows: pa.RecordBatch
@@ -131,7 +131,7 @@ class Stored(msgspec.Struct, frozen=True):
     """The dicts that it was made of, if somebody has them: they need not be decoded."""
 
     @staticmethod
-    def of(segments: Segments) -> Stored:
+    def of(segments: Segments) -> StoredSegments:
         """The stored form. Raises SegmentError: a value has no encoding."""
         return format_of(segments).choose(_of_dicts, _of_columns)(segments)
 
@@ -140,12 +140,12 @@ class Stored(msgspec.Struct, frozen=True):
         """Whether the segments are dicts."""
         return is_dicts(self.rows.schema)
 
-    def take(self, chosen: Indices) -> Stored:
+    def take(self, chosen: Indices) -> StoredSegments:
         """The segments at these indices, which rise."""
         if len(chosen) == self.rows.num_rows:
             return self
         dicts = None if self.dicts is None else self.dicts_at(chosen)
-        return Stored(self.rows.take(pa.array(chosen)), dicts)
+        return StoredSegments(self.rows.take(pa.array(chosen)), dicts)
 
     def dicts_at(self, chosen: Indices) -> list[Segment]:
         """The segments at these indices as dicts, which nobody may change."""
@@ -154,13 +154,13 @@ class Stored(msgspec.Struct, frozen=True):
         return [self.dicts[index] for index in chosen.tolist()]
 
 
-def _of_dicts(segments: list[Segment]) -> Stored:
+def _of_dicts(segments: list[Segment]) -> StoredSegments:
     column = pa.array(encode_apart(segments), pa.binary())
-    return Stored(pa.RecordBatch.from_arrays([column], schema=_DICTS), segments)
+    return StoredSegments(pa.RecordBatch.from_arrays([column], schema=_DICTS), segments)
 
 
-def _of_columns(columns: Columns) -> Stored:
-    return Stored(columns.record_batch)
+def _of_columns(columns: Columns) -> StoredSegments:
+    return StoredSegments(columns.record_batch)
 
 
 def segments_of(rows: pa.RecordBatch) -> Segments:

@@ -22,17 +22,17 @@ from onyx.operators.stream_join.spans import TIME_MAX, Times
 from onyx.windows.prepared import unique_values
 
 
-class Looked(msgspec.Struct, frozen=True):
+class PreparedSide(msgspec.Struct, frozen=True):
     """The segments of a batch."""
 
     times: Times
-    rows: Sequence[Rows]
+    rows: Sequence[AlikeRows]
     """All segments, mostly together."""
     unique: Sequence[Any] | None
     """Values of the uniqueness key, if the task has one."""
 
 
-class Rows(msgspec.Struct, frozen=True):
+class AlikeRows(msgspec.Struct, frozen=True):
     """Segments of a batch whose keys are of the same kind."""
 
     where: Indices
@@ -41,7 +41,7 @@ class Rows(msgspec.Struct, frozen=True):
     """A column for each part of the key; null: the key equals no other."""
 
 
-def look_at(join: StreamJoin, side: StreamSide, segments: Segments) -> Looked:
+def look_at(join: StreamJoin, side: StreamSide, segments: Segments) -> PreparedSide:
     """What the join needs of segments.
 
     Raises:
@@ -51,7 +51,7 @@ def look_at(join: StreamJoin, side: StreamSide, segments: Segments) -> Looked:
     unique = (
         None if join.unique_key is None else unique_values(join.task, join.unique_key, segments)
     )
-    return Looked(_times(join, side, segments), rows, unique)
+    return PreparedSide(_times(join, side, segments), rows, unique)
 
 
 def _times(join: StreamJoin, side: StreamSide, segments: Segments) -> Times:
@@ -67,7 +67,9 @@ def _times(join: StreamJoin, side: StreamSide, segments: Segments) -> Times:
     return found
 
 
-def _rows(join: StreamJoin, side: StreamSide, segments: Segments, where: Indices) -> Iterator[Rows]:
+def _rows(
+    join: StreamJoin, side: StreamSide, segments: Segments, where: Indices
+) -> Iterator[AlikeRows]:
     """Segments whose keys fit into columns together; where they do not, by halves. Numbers that are
     text as keys are apart from those that are ints."""
     mine = segments if len(where) == len(segments) else format_of(segments).take(segments, where)
@@ -75,7 +77,7 @@ def _rows(join: StreamJoin, side: StreamSide, segments: Segments, where: Indices
         columns = [values_of(mine, key) for key in side.keys]
         odd = next((mask for each in columns if (mask := _some_beyond(each)) is not None), None)
         if odd is None:
-            yield Rows(where, tuple(_comparable(apart(each)) for each in columns))
+            yield AlikeRows(where, tuple(_comparable(apart(each)) for each in columns))
             return
         parts = [where[odd], where[~odd]]
     except (UserError, *MISMATCH) as error:

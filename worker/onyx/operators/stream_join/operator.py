@@ -36,11 +36,17 @@ from onyx.keystate.pages import Pages
 from onyx.keystate.records import JoinRows, JoinSchema, Record, Records, WatermarkReached
 from onyx.keystate.selection import EVERYTHING, FirstPlaces, Selection, place
 from onyx.operators.context import OperatorContext
-from onyx.operators.stream_join.changelog import Chronicle, Restoring
+from onyx.operators.stream_join.changelog import ChangelogReader, ChangelogWriter
 from onyx.operators.stream_join.definition import StreamJoin
-from onyx.operators.stream_join.keyed_rows import KeyedRows, Stored, same_keys, segments_of
-from onyx.operators.stream_join.looking import Looked, Rows, look_at
-from onyx.operators.stream_join.results import Chosen, Made, Results, by_shard, gathered
+from onyx.operators.stream_join.keyed_rows import KeyedRows, StoredSegments, same_keys, segments_of
+from onyx.operators.stream_join.looking import AlikeRows, PreparedSide, look_at
+from onyx.operators.stream_join.results import (
+    JoinResult,
+    JoinResults,
+    RowChoice,
+    by_shard,
+    gathered,
+)
 from onyx.operators.stream_join.spans import END, LEFT, NO_WATERMARK, RIGHT, US_A_MS, Side, Times
 from onyx.operators.stream_join.stored import NONE, Keep, StoredSide, in_order
 from onyx.program.apply import look_at_leaves
@@ -56,10 +62,10 @@ StoredRows = tuple[Side, KeyedRows, Callable[[KeyedRows], Mask]]
 """Rows of a side, with what says which of them nobody needs."""
 
 
-class Taken(NamedTuple):
+class JoinOutcome(NamedTuple):
     """What became of segments of a side."""
 
-    made: list[Made]
+    made: list[JoinResult]
     late: list[int]
     """The indices of those that came late."""
 
@@ -95,15 +101,20 @@ class JoinedStreams(Operator):
         self._watermarks: Times = np.full(SHARDS, NO_WATERMARK)
         """How far event time has come, by shard."""
         self._stored = tuple(StoredSide(self._gone(side), keep, memory_rows_max) for side in SIDES)
-        self._results = Results(join)
-        self._chronicle = Chronicle(self._watermarks)
-        self._restoring = Restoring(self._store_restored, self._results.saw)
+        self._results = JoinResults(join)
+        self._changelog = ChangelogWriter(self._watermarks)
+        self._restoring = ChangelogReader(self._store_restored, self._results.saw)
 
     # --- segments ---------------------------------------------------------------------------------
 
     def add(
-        self, side: Side, segments: Segments, times: Times, rows: Sequence[Rows], shards: Indices
-    ) -> Taken:
+        self,
+        side: Side,
+        segments: Segments,
+        times: Times,
+        rows: Sequence[AlikeRows],
+        shards: Indices,
+    ) -> JoinOutcome:
         """Take segments of a side.
 
         Args:
@@ -113,9 +124,9 @@ class JoinedStreams(Operator):
         """
         assert len(times) == len(segments) == len(shards), "each segment has a time and a shard"
         late = times < self._spans.late_before(self._watermarks[shards])
-        every = Stored.of(segments)
+        every = StoredSegments.of(segments)
         self._results.saw(side, every.rows.schema)
-        made: list[Made] = []
+        made: list[JoinResult] = []
         for each in rows:
             there = ~late[each.where] & _valid(each.keys)
             keys, where = each.keys, each.where
@@ -128,13 +139,15 @@ class JoinedStreams(Operator):
                 without = each.where[~there & ~late[each.where]]
                 lone = self._results.of_lone(side, every.take(without).rows)
                 made.append(lone._replace(of=without))
-        return Taken(made, np.flatnonzero(late).tolist())
+        return JoinOutcome(made, np.flatnonzero(late).tolist())
 
     def saw_side(self, side: Side, schema: pa.Schema) -> None:
         """Segments of a side have these columns, wherever they have gone."""
         self._results.saw(side, schema)
 
-    def _take(self, side: Side, rows: KeyedRows, stored: Stored, of: Indices) -> Iterator[Made]:
+    def _take(
+        self, side: Side, rows: KeyedRows, stored: StoredSegments, of: Indices
+    ) -> Iterator[JoinResult]:
         """Rows meet those that are there, and stay.
 
         Args:
@@ -148,11 +161,11 @@ class JoinedStreams(Operator):
             reach = self._spans.reach(side, rows.times)
             for part in self._stored[1 - side].parts:
                 for mine, others in part.pairs(rows, reach):
-                    pair = Chosen(stored, rows.where[mine]), _chosen(part.rows, others)
+                    pair = RowChoice(stored, rows.where[mine]), _chosen(part.rows, others)
                     made = self._results.of_pairs(*(pair if side == LEFT else pair[::-1]))
                     yield made._replace(of=of[rows.where[mine]])
         self._stored[side].add(rows)
-        self._chronicle.added(side, rows)
+        self._changelog.added(side, rows)
 
     # --- event time -------------------------------------------------------------------------------
 
@@ -220,7 +233,7 @@ class JoinedStreams(Operator):
             page[rising[numbers == number]] = True
             yield page
 
-    def _alone(self, side: Side, rows: KeyedRows) -> Iterator[Made]:
+    def _alone(self, side: Side, rows: KeyedRows) -> Iterator[JoinResult]:
         """What is made of rows of a side when no more partners of theirs come."""
         if not len(rows):
             return
@@ -232,7 +245,7 @@ class JoinedStreams(Operator):
             met |= part.meets(rows, reach)
         yield self._results.of_lone(side, rows.chosen(np.flatnonzero(~met)))
 
-    def _with_latest(self, rows: KeyedRows) -> Iterator[Made]:
+    def _with_latest(self, rows: KeyedRows) -> Iterator[JoinResult]:
         """Left rows, each with the latest right one."""
         reach, parts = self._spans.reach(LEFT, rows.times), self._stored[RIGHT].parts
         best = np.full(len(rows), NO_WATERMARK)
@@ -267,12 +280,12 @@ class JoinedStreams(Operator):
 
     def take_changes(self) -> Records:
         """What has changed since the last call, by shard."""
-        return self._chronicle.take_changes(self._shards.known)
+        return self._changelog.take_changes(self._shards.known)
 
     def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
         """What gives the whole state of each of these shards as it is now."""
         parts = [(side, part.rows) for side in SIDES for part in self._stored[side].parts]
-        return self._chronicle.freeze(parts, {side: self._gone(side) for side in SIDES})
+        return self._changelog.freeze(parts, {side: self._gone(side) for side in SIDES})
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records to a shard."""
@@ -316,8 +329,8 @@ class JoinedStreams(Operator):
         return extents_of(self.its, stored, asked, extents_max)
 
 
-def _chosen(rows: KeyedRows, chosen: Indices) -> Chosen:
-    return Chosen(Stored(rows.segments), rows.where[chosen])
+def _chosen(rows: KeyedRows, chosen: Indices) -> RowChoice:
+    return RowChoice(StoredSegments(rows.segments), rows.where[chosen])
 
 
 def _valid(keys: Sequence[pa.Array]) -> Mask:
@@ -363,7 +376,7 @@ class StreamJoinOperator(JoinedStreams):
             return
         assert routed is not None, "the phase before"
         side, segments = self._side(work), leaves.segments
-        looked: Looked | None = work.seen
+        looked: PreparedSide | None = work.seen
         groups = chosen(work.groups, leaves.parents)
         origin = np.arange(len(leaves)) if leaves.parents is None else leaves.parents
         fresh = self.keeper.fresh(batch, routed.withdrawn)
@@ -386,7 +399,12 @@ class StreamJoinOperator(JoinedStreams):
             self._add(side, segments, looked, shards, roots)
 
     def _add(
-        self, side: Side, segments: Segments, looked: Looked, shards: Indices, roots: Numbers | None
+        self,
+        side: Side,
+        segments: Segments,
+        looked: PreparedSide,
+        shards: Indices,
+        roots: Numbers | None,
     ) -> None:
         keeper = self.keeper
         added = self.add(side, segments, looked.times, looked.rows, shards)

@@ -97,7 +97,7 @@ class Interval(msgspec.Struct, frozen=True):
         return self.before if side else self.after
 
 
-class Extents(msgspec.Struct, frozen=True):
+class SameExtent(msgspec.Struct, frozen=True):
     """Both rows are in the same extent of a fixed length."""
 
     width: int

@@ -49,13 +49,13 @@ class StoredSide:
         self._gone = gone
         self._keep = keep
         self._large = max(1, memory_rows_max // 4)
-        self._parts: list[Part] = []
+        self._parts: list[StoredPart] = []
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[StoredPart, ...]:
         """All parts, oldest first; none of them is ever changed."""
         return tuple(self._parts)
 
@@ -85,7 +85,7 @@ class StoredSide:
     def drop(self, time: int) -> None:
         """Rows of a lower time are gone: leave out parts of which they are half."""
         rows = len(self)
-        kept: list[Part | None] = []
+        kept: list[StoredPart | None] = []
         for part in self._parts:
             if part.is_before(time):
                 continue
@@ -95,7 +95,7 @@ class StoredSide:
 
     def forget(self, shard: int) -> None:
         """All rows of a shard go."""
-        kept: list[Part] = []
+        kept: list[StoredPart] = []
         for part in self._parts:
             others = part.rows.shards != shard
             if others.all():
@@ -104,15 +104,15 @@ class StoredSide:
                 kept.append(self._part(part.rows.take(np.flatnonzero(others))))
         self._parts = kept
 
-    def _without_gone(self, rows: KeyedRows) -> Part | None:
+    def _without_gone(self, rows: KeyedRows) -> StoredPart | None:
         gone = self._gone(rows)
         if gone.any():
             rows = rows.take(np.flatnonzero(~gone))
         return self._part(rows) if len(rows) else None
 
-    def _part(self, rows: KeyedRows) -> Part:
+    def _part(self, rows: KeyedRows) -> StoredPart:
         keep = self._keep if len(rows) >= self._large else None
-        return Part(rows if keep is None and not rows.sparse else rows.packed(), keep)
+        return StoredPart(rows if keep is None and not rows.sparse else rows.packed(), keep)
 
     def between(self, first: int, end: int) -> Iterator[KeyedRows]:
         """Rows whose time is not below the first and below the end."""
@@ -122,7 +122,7 @@ class StoredSide:
                 yield part.rows.take(chosen)
 
 
-def _too_large(one: Part, other: Part) -> bool:
+def _too_large(one: StoredPart, other: StoredPart) -> bool:
     return sum(int(each.rows.segments.nbytes) for each in (one, other)) > PART_BYTES_MAX
 
 
@@ -135,7 +135,7 @@ class Pairs(NamedTuple):
     """Indices in the part, in the same order."""
 
 
-class Part:
+class StoredPart:
     """Rows of one side."""
 
     def __init__(self, rows: KeyedRows, keep: Keep | None = None) -> None:

@@ -18,7 +18,7 @@ from onyx.flow.leaves import Leaves
 from onyx.keystate.coded import Keyed, chosen, keyed, shards_in
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.pages import PENDING, Page, Pages
-from onyx.keystate.records import Files, Record, Records, StatesRecord
+from onyx.keystate.records import Record, Records, StateFiles, StatesRecord
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.operators.context import OperatorContext
 from onyx.operators.windowed.definition import Windowed
@@ -160,7 +160,7 @@ class WindowedOperator(Operator):
         """What has changed since the last call, by key group."""
         return self.windows.take_changes()
 
-    def take_files(self) -> Sequence[Files]:
+    def take_files(self) -> Sequence[StateFiles]:
         """Files of windows by Spark."""
         return self.windows.take_files()
 

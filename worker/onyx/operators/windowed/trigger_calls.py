@@ -16,7 +16,7 @@ from onyx.errors import UserError, UserFunctionError, describe_type
 from onyx.flow.apply import result_columns
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
-from onyx.keystate.pages import Made, Page
+from onyx.keystate.pages import Emission, Page
 from onyx.model.job import Trigger
 from onyx.model.kinds import EMIT_ROWS
 from onyx.program.failure import blamed
@@ -187,16 +187,16 @@ def emitted(calls: TriggerCalls, fired: Iterable[AnyFiring], closed: Container[i
     for firing in _together(calls, fired):
         if isinstance(firing, FiringRows):
             page += _of_rows(calls, firing, closed)
-        elif isinstance(firing, Made):
+        elif isinstance(firing, Emission):
             page.append(firing)
         elif firing.shard not in closed:
             calls.sync(firing)
             single.setdefault(firing.shard, []).append((firing, calls.emit(firing)))
-    page += [Made(shard, checked(its), firings=len(its)) for shard, its in single.items()]
+    page += [Emission(shard, checked(its), firings=len(its)) for shard, its in single.items()]
     return page
 
 
-def _of_rows(calls: TriggerCalls, firing: FiringRows, closed: Container[int]) -> Iterator[Made]:
+def _of_rows(calls: TriggerCalls, firing: FiringRows, closed: Container[int]) -> Iterator[Emission]:
     """What groups that fire together emit, by shard."""
     as_they_are = calls.emits_as_they_are(firing)
     for shard in firing.shards:
@@ -205,7 +205,7 @@ def _of_rows(calls: TriggerCalls, firing: FiringRows, closed: Container[int]) ->
         rows = firing.of(shard)
         calls.sync_rows(firing, rows)
         segments = rows if as_they_are else calls.emit_rows(firing, rows)
-        yield Made(shard, [] if segments is None else segments, firings=len(rows))
+        yield Emission(shard, [] if segments is None else segments, firings=len(rows))
 
 
 def _together(calls: TriggerCalls, fired: Iterable[AnyFiring]) -> Iterator[AnyFiring]:

@@ -32,7 +32,7 @@ from onyx.plugins.options import option_error, pattern_at, task_error
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.records import RECORD, BadRecords, Records
 from onyx.plugins.starting import Start, check_partitions, read_start
-from onyx.storage.files import Files
+from onyx.storage.files import InputFiles
 
 FILES_MAX = 65_536
 """Partitions of a job are numbered in 16 bits."""
@@ -57,7 +57,7 @@ class FilesInput(Input):
         self._patterns = [
             pattern_at(context, each) for each in ([paths] if isinstance(paths, str) else paths)
         ]
-        self._files = Files()
+        self._files = InputFiles()
         self._start = _located(context, read_start(options.start_from))
         self._columns = JsonColumns(context.schema) if context.batch_format == "arrow" else None
         self._check_extras()
@@ -201,7 +201,7 @@ class Formats:
         self,
         context: PluginContext,
         options: FilesInputOptions,
-        files: Files,
+        files: InputFiles,
         columns: JsonColumns | None,
     ) -> None:
         """`columns`: learns the columns of JSON lines; None if segments are wanted as dicts."""

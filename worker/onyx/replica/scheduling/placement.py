@@ -25,7 +25,7 @@ Seat = tuple[JobId, TaskName]
 Places = dict[Seat, tuple[PeerId, ...]]
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SeatPlan(msgspec.Struct, frozen=True):
     """How many sit where."""
 
     counts: Mapping[JobId, Mapping[TaskName, int]]
@@ -41,7 +41,7 @@ _TAGS_COUNTED_MAX = 99
 """A seat for anybody prefers a peer with few tags: those with many may be needed elsewhere."""
 
 
-def place(replica: Replica, plan: Plan) -> Places | None:
+def place(replica: Replica, plan: SeatPlan) -> Places | None:
     """Peers of each task with a count, in the order stayers, newcomers; None: no solution."""
     together = _colocate(replica, plan)
     if together is None:
@@ -61,7 +61,7 @@ def place(replica: Replica, plan: Plan) -> Places | None:
     return None if placed is None else {**together, **placed}
 
 
-def _colocate(replica: Replica, plan: Plan) -> Places | None:
+def _colocate(replica: Replica, plan: SeatPlan) -> Places | None:
     """The peers of colocated jobs, machine by machine; those without a task before others."""
     busy = frozenset(
         peer

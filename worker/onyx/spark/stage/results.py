@@ -64,7 +64,7 @@ from onyx.storage.file_system import (
     sync_directory,
 )
 from onyx.storage.interface import Location
-from onyx.storage.objects.bucket import Bucket, Piece, only_if
+from onyx.storage.objects.bucket import Bucket, ObjectBytes, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
 from onyx.storage.objects.urls import ObjectUrl
 from onyx.storage.s3 import Prefix
@@ -494,7 +494,7 @@ class ObjectResult:
         self.url = url
         self._bucket = Bucket(url.bucket)
         self._key = (url / MANIFEST).key
-        self._before: Piece | None = None
+        self._before: ObjectBytes | None = None
         self._standing: ResultManifest | None = None
 
     def look(self) -> None:
@@ -544,7 +544,7 @@ class ObjectResult:
             self._bucket.delete((self.url / name).key)
 
 
-def _manifest(found: Piece | None) -> ResultManifest | None:
+def _manifest(found: ObjectBytes | None) -> ResultManifest | None:
     """None also for what is no manifest of this version: it is replaced."""
     try:
         return msgspec.json.decode(found.data, type=ResultManifest) if found else None

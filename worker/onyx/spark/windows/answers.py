@@ -65,10 +65,10 @@ from onyx.spark.windows.plan import (
 )
 from onyx.spark.windows.results import groups, groups_of, states
 from onyx.spark.windows.spool import LIST, Spool
-from onyx.windows.assigning.assigner import Axis, Part, Tiling
+from onyx.windows.assigning.assigner import Axis, BatchPart, Tiling
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.extent_view import ExtentView, Placed
-from onyx.windows.prepared import Taken
+from onyx.windows.prepared import WindowInput
 from onyx.windows.types.extents import Extents, OnPeer
 from onyx.windows.types.numbered import NumberedExtents
 from onyx.windows.types.session import Session, dumped, recorded
@@ -247,7 +247,7 @@ class ExtentsOfFiles:
 
     def _fold(self, batch: pa.RecordBatch, keys: Groups, values: Values) -> None:
         where = batch.column(COORDINATE if self._in_sessions else EXTENT)
-        self._extents.add(Taken(values, where.to_numpy(), True, None), keys)
+        self._extents.add(WindowInput(values, where.to_numpy(), True, None), keys)
 
     def _states(self, piece: Piece, batch: pa.RecordBatch) -> list[Any]:
         """The states of a result; the first ones where groups have begun anew."""
@@ -295,7 +295,7 @@ class _ByNumber:
     def numbers(self, coordinate: Number) -> Sequence[int]:
         return (int(coordinate),)
 
-    def split(self, coordinates: Axis, ints: bool) -> list[Part]:
+    def split(self, coordinates: Axis, ints: bool) -> list[BatchPart]:
         return Tiling(0, 1, 1).split(coordinates, ints)
 
 

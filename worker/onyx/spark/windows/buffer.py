@@ -41,8 +41,8 @@ from onyx.spark.windows.plan import (
     SHARD,
 )
 from onyx.spark.windows.spool import Spool
-from onyx.windows.assigning.assigner import Part as Assigned
-from onyx.windows.prepared import Taken
+from onyx.windows.assigning.assigner import BatchPart as Assigned
+from onyx.windows.prepared import WindowInput
 
 INT64 = range(-(2**63), 2**63)
 """The ints that a column may have."""
@@ -93,7 +93,7 @@ class Buffer:
         """Number rows from here on: behind those of all parts that there are."""
         self.seq = max(self.seq, seq)
 
-    def add(self, parts: Sequence[Assigned], keys: Keyed, taken: Taken) -> list[int]:
+    def add(self, parts: Sequence[Assigned], keys: Keyed, taken: WindowInput) -> list[int]:
         """Rows of a batch, each part with the extents of its rows; gives the shards of the rows."""
         every = np.arange(len(keys))
         indices = [every if part.indices is None else part.indices for part in parts]
@@ -141,7 +141,7 @@ class Buffer:
         codes = pa.array(keys.codes)
         return {name: column.take(codes) for name, column in found.items()}
 
-    def _session_columns(self, taken: Taken) -> dict[str, Any]:
+    def _session_columns(self, taken: WindowInput) -> dict[str, Any]:
         """Where each row is, and the key by which its sessions are apart from others."""
         coordinates = np.asarray(taken.coordinates, np.int64)  # whole numbers (`windows.prepared`)
         least = int(coordinates.min())

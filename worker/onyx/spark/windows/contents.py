@@ -20,16 +20,16 @@ from onyx.keystate.coded import Keyed, rows
 from onyx.keystate.dues import Dues
 from onyx.keystate.extents import Number
 from onyx.keystate.groups import Shards
-from onyx.keystate.records import ClearExtent, Files, Record, SpooledFired, SpooledPart
+from onyx.keystate.records import ClearExtent, Record, SpooledFired, SpooledPart, StateFiles
 from onyx.model.kinds import WINDOWS, aggregation_name
 from onyx.spark.windows.buffer import Buffer, Garbage, PartFiles
 from onyx.spark.windows.holdings import Holdings
 from onyx.spark.windows.plan import OPTIONAL, Plan, SessionRule
 from onyx.spark.windows.results import native_of
 from onyx.spark.windows.spool import Spool, new_part
-from onyx.windows.assigning.assigner import Assigner, OneExtent, Part, Tiling
+from onyx.windows.assigning.assigner import Assigner, BatchPart, OneExtent, Tiling
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.prepared import Taken
+from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.units import standard
 from onyx.windows.watermarks import NOTHING_SEEN, ShardWatermarks
@@ -69,7 +69,7 @@ class WindowContents:
         self.changes: list[tuple[frozenset[int], Record]] = []
         """With the shards that each is about; taken with the next chunk."""
 
-    def add(self, keys: Keyed, taken: Taken) -> tuple[list[int], list[int]]:
+    def add(self, keys: Keyed, taken: WindowInput) -> tuple[list[int], list[int]]:
         """Take a batch: the shards of its rows, and the indices of late segments."""
         coordinates = () if taken.coordinates is None else taken.coordinates
         parts = self.assigner.split(coordinates, taken.ints)
@@ -150,7 +150,7 @@ class WindowContents:
         self.changes.append((shards, record))
         self.holdings.remove(numbers, shards)
 
-    def take_files(self) -> list[Files]:
+    def take_files(self) -> list[StateFiles]:
         """Files that belong to the changes taken last."""
         new, self._new_files = self._new_files, []
         self._files += new
@@ -183,7 +183,7 @@ class PendingExtents(Protocol):
     watching: Trigger | None
     """The trigger that looks at watermarks, if a watermark can pass extents."""
 
-    def came(self, parts: list[Part]) -> None:
+    def came(self, parts: list[BatchPart]) -> None:
         """Rows have come into extents."""
         ...
 
@@ -227,7 +227,7 @@ class NumberedPending:
         """Extents that have got rows since a watermark made them fire."""
         self._expiring: Dues[int] = Dues()
 
-    def came(self, parts: list[Part]) -> None:
+    def came(self, parts: list[BatchPart]) -> None:
         """Rows have come into extents."""
         for part in parts:
             for number in part.numbers:
@@ -281,7 +281,7 @@ class SessionsPending:
         self._buffer = buffer
         self.watching = _watching(compiled)
 
-    def came(self, parts: list[Part]) -> None:
+    def came(self, parts: list[BatchPart]) -> None:
         """Rows have come into extents. The buffer knows."""
 
     def restored(self, part: SpooledPart) -> None:
@@ -345,13 +345,13 @@ def _assigner(compiled: CompiledWindow) -> Assigner:
 
 
 def without_late(
-    parts: list[Part],
+    parts: list[BatchPart],
     keys: Keyed,
     lateness: int | None,
     assigner: Assigner,
     watermarks: ShardWatermarks,
     shards: Shards,
-) -> tuple[list[Part], list[int]]:
+) -> tuple[list[BatchPart], list[int]]:
     """Parts of extents that are open, and the indices of segments that none of them has.
 
     Args:
@@ -361,7 +361,7 @@ def without_late(
         return parts, []
     ahead = bool(watermarks.own)
     of_rows = np.array([shards[key] for key in rows(keys)], np.int64) if ahead else None
-    kept: list[Part] = []
+    kept: list[BatchPart] = []
     late: list[int] = []
     for part in parts if of_rows is None else _by_shard(parts, of_rows):
         indices = np.arange(len(keys)) if part.indices is None else part.indices
@@ -370,17 +370,19 @@ def without_late(
             watermark = watermarks.of(int(of_rows[indices[0]]))
         open_ = tuple(n for n in part.numbers if assigner.bounds(n)[1] + lateness >= watermark)
         if open_:
-            kept.append(Part(open_, part.indices))
+            kept.append(BatchPart(open_, part.indices))
         else:
             late += indices.tolist()
     return kept, sorted(late)
 
 
-def _by_shard(parts: list[Part], of_rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Part]:
+def _by_shard(
+    parts: list[BatchPart], of_rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> list[BatchPart]:
     """Parts of one shard each, because shards differ in their watermarks."""
-    found: list[Part] = []
+    found: list[BatchPart] = []
     for part in parts:
         indices = np.arange(len(of_rows)) if part.indices is None else part.indices
         mine = of_rows[indices]
-        found += [Part(part.numbers, indices[mine == shard]) for shard in np.unique(mine)]
+        found += [BatchPart(part.numbers, indices[mine == shard]) for shard in np.unique(mine)]
     return found

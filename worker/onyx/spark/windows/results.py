@@ -20,7 +20,7 @@ import pyarrow.types as kinds
 
 from onyx.codec.values import decode_values
 from onyx.flow.columns.record_batch import Columns
-from onyx.keystate.buckets import Held
+from onyx.keystate.buckets import GroupColumns
 from onyx.keystate.extents import Number
 from onyx.keystate.groups import hashable_key, slices_of
 from onyx.model.kinds import AGGREGATIONS, COLLECTED, Native, aggregation_name
@@ -109,7 +109,7 @@ def result_rows(
     if groups is None or states is None:
         return None
     slices = slices_of(shards[order])
-    rows = columns_of(Held(groups, states, slices), *_bound_columns(bounds, batch))
+    rows = columns_of(GroupColumns(groups, states, slices), *_bound_columns(bounds, batch))
     return None if rows is None else (rows, slices)
 
 

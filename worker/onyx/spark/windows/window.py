@@ -27,12 +27,12 @@ from onyx.keystate.groups import Shards
 from onyx.keystate.records import (
     ClearExtent,
     EventType,
-    Files,
     Record,
     Records,
     SpooledEmitted,
     SpooledFired,
     SpooledPart,
+    StateFiles,
     TimerDue,
     WatermarkReached,
     append,
@@ -48,8 +48,8 @@ from onyx.spark.windows.spool import Spool, least, new_result
 from onyx.storage.file_system import is_full
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import PENDING, AnyFiring, Pages
-from onyx.windows.prepared import Taken
-from onyx.windows.triggers.timers import Timers
+from onyx.windows.prepared import WindowInput
+from onyx.windows.triggers.timers import WindowTimers
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.watermarks import ShardWatermarks
 
@@ -100,7 +100,7 @@ class SparkWindow:
         bounds, holdings = self._contents.assigner.bounds, self._contents.holdings
         reader = FiringReader(compiled.aggregation, bounds, folder, page_max, shards.apart())
         self._emitting = Emitting(compiled, grouped, reader, holdings, self._watermarks)
-        self._timers = Timers(window.id, compiled.triggers)
+        self._timers = WindowTimers(window.id, compiled.triggers)
         where = f"window {window.id} of task {window.task}"
         self._aggregator = Aggregator(where, spark, folder)
 
@@ -112,7 +112,7 @@ class SparkWindow:
     # Events.
 
     def add(
-        self, segments: object, taken: Taken, keys: Keyed, now_ms: int
+        self, segments: object, taken: WindowInput, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         """Take a batch: nothing fires; indices of late segments."""
         shards, late = self._contents.add(keys, taken)
@@ -228,7 +228,7 @@ class SparkWindow:
         self._timers.take_changes(records)
         self._watermarks.take_changes(records)
 
-    def take_files(self) -> list[Files]:
+    def take_files(self) -> list[StateFiles]:
         """Files that belong to the changes taken last."""
         return self._contents.take_files()
 

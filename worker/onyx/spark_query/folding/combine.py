@@ -30,8 +30,8 @@ from onyx.operators.windowed.combining import folding_operator, states_of
 from onyx.program.program import Program
 from onyx.spark_query.failure import Disordered
 from onyx.windows.compiled import CompiledWindows
-from onyx.windows.firing import Added
-from onyx.windows.prepared import Taken
+from onyx.windows.firing import BatchOutcome
+from onyx.windows.prepared import WindowInput
 from onyx.windows.task_windows import TaskWindows
 
 SEGMENTS_MAX = 500_000
@@ -137,8 +137,8 @@ class OrderedWindows(TaskWindows):
         segments: Segments,
         groups: Keyed | None,
         now_ms: int,
-        taken: Sequence[Taken] | None = None,
-    ) -> Added:
+        taken: Sequence[WindowInput] | None = None,
+    ) -> BatchOutcome:
         """Take a batch.
 
         Raises:

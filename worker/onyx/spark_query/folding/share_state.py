@@ -34,7 +34,7 @@ from onyx.spark.driver.request import BucketState
 from onyx.spark_query.folding.inbox import LeftRows
 from onyx.spark_query.programs import Query, QueryConfig
 from onyx.state.buckets import encode_bucket, read_buckets, write_bucket
-from onyx.state.chunks import Kind, ShardChange
+from onyx.state.chunks import ShardChange, StateChunkKind
 from onyx.state.names import TaskFolder
 from onyx.state.opening import open_store
 from onyx.state.shard_state import ShardState
@@ -166,14 +166,14 @@ class KeptStates:
         if not changes:
             return state.files
         if state.files:
-            data = encode_bucket(folder, number, state.bucket, Kind.CHANGE, changes)
+            data = encode_bucket(folder, number, state.bucket, StateChunkKind.CHANGE, changes)
             (_, whole), *since = state.files
             if len(state.files) < CHUNKS_MAX and sum(n for _, n in since) + len(data) < whole:
                 return (*state.files, write_bucket(self._store, folder, number, state.bucket, data))
         all_there_is = contents.whole()
         if not all_there_is:
             return ()
-        data = encode_bucket(folder, number, state.bucket, Kind.SNAPSHOT, all_there_is)
+        data = encode_bucket(folder, number, state.bucket, StateChunkKind.SNAPSHOT, all_there_is)
         return (write_bucket(self._store, folder, number, state.bucket, data),)
 
     def remember(self, state: BucketState, contents: ShareState) -> None:

@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary, finalize
 from onyx.codec.values import decode_values, encode_each
 from onyx.errors import SettingsError
 from onyx.flow.groups.keys import key_bytes
-from onyx.keystate.buckets import Bucket, Form, Holder, InMemory, Pair, pages
+from onyx.keystate.buckets import Bucket, BucketForm, Holder, InMemory, Pair, pages
 from onyx.keystate.entries import Entries, Step, in_order
 from onyx.keystate.groups import Shards, dump_key, group_value, load_key
 from onyx.settings import StateSettings
@@ -122,7 +122,7 @@ class Spill(Disk):
         super().__init__(extents_max)
         self.db = _open(parent, self)
 
-    def bucket(self, form: Form, shards: Shards) -> Bucket:
+    def bucket(self, form: BucketForm, shards: Shards) -> Bucket:
         """A new bucket, empty."""
         return self.added(SpilledBucket(self.new_prefix(), form, shards, self))
 
@@ -213,7 +213,7 @@ class SpilledBucket(Bucket):
 
     __slots__ = ("__weakref__", "_cold", "_spill", "_written", "prefix")
 
-    def __init__(self, prefix: bytes, form: Form, shards: Shards, spill: Disk) -> None:
+    def __init__(self, prefix: bytes, form: BucketForm, shards: Shards, spill: Disk) -> None:
         """`prefix`: of its names on disk, which nobody else has."""
         super().__init__(form, shards)
         self.prefix = prefix
@@ -587,7 +587,7 @@ class SpilledMaps(SpilledBucket):
     __slots__ = ()
 
     def __init__(self, prefix: bytes, shards: Shards, spill: Disk) -> None:
-        form = Form(
+        form = BucketForm(
             partial(SpilledEntries, spill), SpilledEntries.dump, partial(SpilledEntries.load, spill)
         )
         super().__init__(prefix, form, shards, spill)

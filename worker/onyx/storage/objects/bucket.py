@@ -16,7 +16,7 @@ from onyx.storage.objects.connection import ObjectMissing, connect, our_errors
 from onyx.storage.objects.urls import ObjectUrl
 
 
-class Found(msgspec.Struct, frozen=True):
+class ListedObject(msgspec.Struct, frozen=True):
     """An object in a listing."""
 
     key: str
@@ -28,7 +28,7 @@ class Found(msgspec.Struct, frozen=True):
     say."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class ObjectBytes(msgspec.Struct, frozen=True):
     """Some bytes of an object."""
 
     data: bytes
@@ -44,19 +44,19 @@ class Bucket:
         self._name = name
         self._client = client or connect()
 
-    def list(self, prefix: str) -> Iterator[Found]:
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         """Objects whose keys begin with `prefix`, in the order of their keys."""
         more: dict[str, str] = {}
         while True:
             with our_errors(self._url(prefix)):
                 page = self._client.list_objects_v2(Bucket=self._name, Prefix=prefix, **more)
             for each in page.get("Contents", ()):
-                yield Found(each["Key"], each["Size"], each["ETag"])
+                yield ListedObject(each["Key"], each["Size"], each["ETag"])
             if not page.get("IsTruncated"):
                 return
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
-    def look(self, key: str) -> Found | None:
+    def look(self, key: str) -> ListedObject | None:
         """What is known of an object without reading it; None when it is not there."""
         try:
             with our_errors(self._url(key)):
@@ -65,9 +65,9 @@ class Bucket:
             return None
         at = head.get("LastModified")
         modified_ms = None if at is None else int(at.timestamp() * 1000)
-        return Found(key, head["ContentLength"], head["ETag"], modified_ms)
+        return ListedObject(key, head["ContentLength"], head["ETag"], modified_ms)
 
-    def read(self, key: str, first: int, size_bytes: int, version: str | None) -> Piece:
+    def read(self, key: str, first: int, size_bytes: int, version: str | None) -> ObjectBytes:
         """Bytes from `first` on, at most so many, and at least one must be there; `version`: of
         this version or not at all."""
         given = {"IfMatch": version} if version else {}
@@ -77,9 +77,9 @@ class Bucket:
             with contextlib.closing(answer["Body"]) as body:
                 data = body.read()
         whole = answer["ContentRange"].rpartition("/")[2]
-        return Piece(data, int(whole), answer["ETag"])
+        return ObjectBytes(data, int(whole), answer["ETag"])
 
-    def get(self, key: str) -> Piece | None:
+    def get(self, key: str) -> ObjectBytes | None:
         """A whole small object; None when it is not there."""
         try:
             with our_errors(self._url(key)):
@@ -88,7 +88,7 @@ class Bucket:
                     data = body.read()
         except ObjectMissing:
             return None
-        return Piece(data, len(data), answer["ETag"])
+        return ObjectBytes(data, len(data), answer["ETag"])
 
     def put(self, key: str, data: bytes, condition: dict[str, str] | None = None) -> None:
         """Write a small object; with `only_if`, only then.
@@ -145,6 +145,6 @@ class Bucket:
         return ObjectUrl(self._name, key)
 
 
-def only_if(found: Piece | None) -> dict[str, str]:
+def only_if(found: ObjectBytes | None) -> dict[str, str]:
     """The condition that an object is still what `get` found: this version, or nothing."""
     return {"IfMatch": found.version} if found else {"IfNoneMatch": "*"}

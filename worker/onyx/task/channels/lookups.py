@@ -17,7 +17,7 @@ from onyx.base.seams import Clock
 from onyx.codec.questions import decode_states, key_pieces
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
-from onyx.joins.kept import Kept
+from onyx.joins.kept import ForeignState
 from onyx.keystate.groups import Shards
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.transport.interface import Transport
@@ -48,7 +48,7 @@ class Lookups:
     """The questions of one peer in one allocation version, about one batch at a time."""
 
     def __init__(
-        self, kept: Kept, reads: Reads, wiring: Wiring, transport: Transport, clock: Clock
+        self, kept: ForeignState, reads: Reads, wiring: Wiring, transport: Transport, clock: Clock
     ) -> None:
         self._kept = kept
         self._reads = reads

@@ -27,7 +27,7 @@ from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.log import Collector
+from onyx.state.log import LogCollector
 from onyx.state.recovery import Recovered
 from onyx.task.sink.sink import Sink
 
@@ -44,7 +44,7 @@ class OutputCommits:
     ) -> None:
         """`background` runs work on another thread."""
         self._log = recovered.log
-        self._collector = Collector(recovered.log, background)
+        self._collector = LogCollector(recovered.log, background)
         self._shards = sorted(recovered.shards)
         self._sink = sink
         self._applied = Applied(recovered.roots, recovered.ids)

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from onyx.base.runs import Numbers
 from onyx.base.seams import Clock
 from onyx.errors import Fenced, Unavailable
-from onyx.keystate.records import Files, Record
+from onyx.keystate.records import Record, StateFiles
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange
-from onyx.state.log import Collector, StateLog
+from onyx.state.log import LogCollector, StateLog
 from onyx.task.state.emissions import Placed, PlacedRuns
 
 logger = logging.getLogger("onyx.task")
@@ -186,7 +186,7 @@ class ChunkWriter:
         self._future: Future[None]
         self._whole = False
         """The chunk on its way is a snapshot."""
-        self._collector = Collector(log, background)
+        self._collector = LogCollector(log, background)
         self._try_again_s = 0.0
         self._fenced = False
         """Another peer has fenced this log and taken over: nothing here counts any more."""
@@ -196,7 +196,7 @@ class ChunkWriter:
         """Whether the next chunk is to hold the whole state."""
         return self._log.wants_snapshot
 
-    def begin(self, chunk: Chunk, files: Sequence[Files], append: PendingChunk) -> None:
+    def begin(self, chunk: Chunk, files: Sequence[StateFiles], append: PendingChunk) -> None:
         """Begin to write a chunk.
 
         Args:

@@ -23,7 +23,7 @@ from typing import Any
 
 from onyx.flow.batch import Segments as Segments
 from onyx.flow.batch import as_dicts
-from onyx.keystate.buckets import Form
+from onyx.keystate.buckets import BucketForm
 from onyx.keystate.coded import Groups, Keyed, Values, rows
 from onyx.windows.aggregations.array_forms import ArrayForm
 
@@ -136,10 +136,10 @@ class Aggregation:
         """The state from what `dump` gave."""
         return data
 
-    def form(self) -> Form:
+    def form(self) -> BucketForm:
         """What the buckets of its states hold."""
         load = self.load
-        return Form(self.init, self.dump, lambda key, data: load(data), self._is_plain)
+        return BucketForm(self.init, self.dump, lambda key, data: load(data), self._is_plain)
 
     def array_form(self) -> ArrayForm | None:
         """How the states of many groups are kept in arrays; None: they are not."""

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices
-from onyx.keystate.buckets import Bucket, Form, Held, Pair, PairsInArrays
+from onyx.keystate.buckets import Bucket, BucketForm, GroupColumns, Pair, PairsInArrays
 from onyx.keystate.coded import Groups, Values
 from onyx.keystate.groups import Shards, different, dump_keys, slices_of
 from onyx.keystate.records import DeleteGroups, Record, Records, SetArrays, append
@@ -52,7 +52,7 @@ class ArrayBucket(Bucket):
 
     __slots__ = ("_array_form", "_near", "_rows")
 
-    def __init__(self, form: Form, array_form: ArrayForm, shards: Shards) -> None:
+    def __init__(self, form: BucketForm, array_form: ArrayForm, shards: Shards) -> None:
         super().__init__(form, shards)
         self._array_form = array_form
         self._rows = StateRows(array_form, shards)
@@ -333,14 +333,14 @@ class PairsOfRows(PairsInArrays):
         self._given(self._held, keys, self._rows)
         return keys
 
-    def held(self) -> Held | None:
+    def held(self) -> GroupColumns | None:
         """Both as columns; None: no column holds the groups."""
         rows, slices = self._held.ordered(self._rows)
         table = self._held.table
         groups = None if table is None else table.column(rows)
         if groups is None:
             return None
-        return Held(groups, self._form.to_arrow(self._held.states(rows)), slices)
+        return GroupColumns(groups, self._form.to_arrow(self._held.states(rows)), slices)
 
     def states(self) -> list[Any]:
         """Their states, as Python has them."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices, Mask
-from onyx.keystate.buckets import Held, PairsInArrays
+from onyx.keystate.buckets import GroupColumns, PairsInArrays
 from onyx.keystate.coded import Groups
 from onyx.keystate.groups import Shards, dump_key, slices_of
 from onyx.keystate.records import Record, Records, SetSessionArrays, SetSessions, append
@@ -156,9 +156,9 @@ class SessionRows:
         found: Indices = self._owner.all[rows]
         return found
 
-    def bounds(self, rows: Indices) -> Bounds:
+    def bounds(self, rows: Indices) -> SessionBounds:
         """The coordinates of sessions."""
-        return Bounds(self._lowers.all[rows], self._uppers.all[rows])
+        return SessionBounds(self._lowers.all[rows], self._uppers.all[rows])
 
     def states(self, rows: Indices) -> States:
         """The states of sessions."""
@@ -175,7 +175,7 @@ class SessionRows:
         return not self._columns or [each.all.dtype for each in self._columns] == types
 
     def add(
-        self, owners: Indices, bounds: Bounds, states: States, fired: NDArray[np.uint64]
+        self, owners: Indices, bounds: SessionBounds, states: States, fired: NDArray[np.uint64]
     ) -> None:
         """New sessions.
 
@@ -200,7 +200,7 @@ class SessionRows:
             column.add(its)
         self.living += many
 
-    def join(self, rows: Indices, bounds: Bounds, states: States) -> None:
+    def join(self, rows: Indices, bounds: SessionBounds, states: States) -> None:
         """Sessions have got segments."""
         if not len(rows):
             return
@@ -241,9 +241,9 @@ class SessionRows:
         """Which rows are sessions."""
         return self._alive.all
 
-    def all_bounds(self) -> Bounds:
+    def all_bounds(self) -> SessionBounds:
         """The coordinates of all rows."""
-        return Bounds(self._lowers.all, self._uppers.all)
+        return SessionBounds(self._lowers.all, self._uppers.all)
 
     def fire(self, trigger: str, rows: Indices) -> None:
         """A trigger has seen the last segments of sessions."""
@@ -339,7 +339,7 @@ class SessionPage(NamedTuple):
     """In place of an extent: several sessions."""
 
     rows: Indices
-    bounds: Bounds
+    bounds: SessionBounds
 
 
 class SessionPairs(PairsInArrays):
@@ -357,7 +357,7 @@ class SessionPairs(PairsInArrays):
         """The groups, one of several sessions as often."""
         return self._held.keys(self._held.owner_of(self._rows))
 
-    def held(self) -> Held | None:
+    def held(self) -> GroupColumns | None:
         """All as columns; None: no column holds the groups."""
         table = self._held.table
         groups = None if table is None else table.column(self._held.owner_of(self._rows))
@@ -365,27 +365,27 @@ class SessionPairs(PairsInArrays):
             return None
         states = self._form.to_arrow(self._held.states(self._rows))
         bounds = tuple(map(pa.array, self._held.bounds(self._rows)))
-        return Held(groups, states, self._held.slices(self._rows), bounds)
+        return GroupColumns(groups, states, self._held.slices(self._rows), bounds)
 
     def states(self) -> list[Any]:
         """Their states, as Python has them."""
         return self._form.to_python(self._held.states(self._rows))
 
 
-class Bounds(NamedTuple):
+class SessionBounds(NamedTuple):
     """The first and the last coordinates of sessions."""
 
     lowers: Ints
     uppers: Ints
 
 
-class Unpacked(NamedTuple):
+class SessionArrays(NamedTuple):
     """What a record says of sessions."""
 
     groups: Groups
     counts: NDArray[np.int32]
     """How many sessions each group has: those of a group together."""
-    bounds: Bounds
+    bounds: SessionBounds
     states: States
 
     @property
@@ -394,13 +394,15 @@ class Unpacked(NamedTuple):
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
 
-def sessions_of(record: SetSessionArrays) -> Unpacked:
+def sessions_of(record: SetSessionArrays) -> SessionArrays:
     """The sessions of a record, as arrays."""
     groups = unpacked(record.keys, record.groups)
     lowers, uppers = (np.frombuffer(each, "<i8") for each in record.bounds)
     columns = zip(record.types, record.states, strict=True)
     states = tuple(np.frombuffer(data, kind) for kind, data in columns)
-    return Unpacked(groups, np.frombuffer(record.counts, "<i4"), Bounds(lowers, uppers), states)
+    return SessionArrays(
+        groups, np.frombuffer(record.counts, "<i4"), SessionBounds(lowers, uppers), states
+    )
 
 
 def as_objects(record: SetSessionArrays, aggregation: Aggregation) -> SetSessions:

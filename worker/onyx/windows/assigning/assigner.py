@@ -43,7 +43,7 @@ COORDINATE_MAX = 2**62
 TWO_BYTES = 2**16
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """Segments of a batch that are in the same extents."""
 
     numbers: Sequence[int]
@@ -68,7 +68,7 @@ class Assigner(Protocol):
         """First and last coordinate of an extent."""
         ...
 
-    def split(self, coordinates: Axis, ints: bool) -> list[Part]:
+    def split(self, coordinates: Axis, ints: bool) -> list[BatchPart]:
         """The parts of a batch, by its coordinates; `ints` when all of them are ints."""
         ...
 
@@ -87,9 +87,9 @@ class OneExtent:
         """Minus infinity and infinity."""
         return float("-inf"), float("inf")
 
-    def split(self, coordinates: Axis, ints: bool) -> list[Part]:
+    def split(self, coordinates: Axis, ints: bool) -> list[BatchPart]:
         """The whole batch."""
-        return [Part((self.NUMBER,), None)]
+        return [BatchPart((self.NUMBER,), None)]
 
 
 class Tiling(msgspec.Struct, frozen=True):
@@ -112,7 +112,7 @@ class Tiling(msgspec.Struct, frozen=True):
         first = last - self.width + 1
         return (max(first, self.minimum) if last >= self.minimum else first), last
 
-    def split(self, coordinates: Axis, ints: bool) -> list[Part]:
+    def split(self, coordinates: Axis, ints: bool) -> list[BatchPart]:
         """The parts of a batch, by its coordinates; `ints` when all of them are ints."""
         if not len(coordinates):
             return []
@@ -124,11 +124,11 @@ class Tiling(msgspec.Struct, frozen=True):
         return _split_slowly(self, coordinates)
 
 
-def _split_array(tiling: Tiling, coordinates: Array) -> list[Part]:
+def _split_array(tiling: Tiling, coordinates: Array) -> list[BatchPart]:
     least, most = coordinates.min().item(), coordinates.max().item()
     low, high = tiling.numbers(least), tiling.numbers(most)
     if (low.start, low.stop) == (high.start, high.stop):  # empty ranges are all equal
-        return [Part(low, None)]
+        return [BatchPart(low, None)]
     if max(-least, most, abs(tiling.minimum), tiling.width) > COORDINATE_MAX:
         return _split_slowly(tiling, coordinates.tolist())
     ints = coordinates.dtype == np.int64
@@ -142,20 +142,20 @@ def _split_array(tiling: Tiling, coordinates: Array) -> list[Part]:
     sorted_ = steps[order]
     starts = [0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(order)]
     return [
-        Part(tiling.numbers(coordinates[order[begin]].item()), order[begin:end])
+        BatchPart(tiling.numbers(coordinates[order[begin]].item()), order[begin:end])
         for begin, end in pairwise(starts)
     ]
 
 
-def _split_slowly(tiling: Tiling, coordinates: Sequence[Number]) -> list[Part]:
+def _split_slowly(tiling: Tiling, coordinates: Sequence[Number]) -> list[BatchPart]:
     parts: dict[range, list[int]] = {}
     for index, coordinate in enumerate(coordinates):
         parts.setdefault(tiling.numbers(coordinate), []).append(index)
     ordered = sorted(parts.items(), key=lambda part: (part[0].start, part[0].stop))
-    return [Part(numbers, np.array(indices, np.intp)) for numbers, indices in ordered]
+    return [BatchPart(numbers, np.array(indices, np.intp)) for numbers, indices in ordered]
 
 
-def by_extent(parts: Sequence[Part]) -> list[Part]:
+def by_extent(parts: Sequence[BatchPart]) -> list[BatchPart]:
     """The parts with one extent a part, so that each has all its segments in order of arrival."""
     if len(parts) < 2 or all(len(part.numbers) == 1 for part in parts):
         return list(parts)
@@ -165,6 +165,6 @@ def by_extent(parts: Sequence[Part]) -> list[Part]:
         for number in part.numbers:
             held.setdefault(number, []).append(part.indices)
     return [
-        Part((number,), arrays[0] if len(arrays) == 1 else np.sort(np.concatenate(arrays)))
+        BatchPart((number,), arrays[0] if len(arrays) == 1 else np.sort(np.concatenate(arrays)))
         for number, arrays in held.items()
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from onyx.flow.batch import Segment
 from onyx.keystate.extents import Number
-from onyx.windows.triggers.trigger import Declaration, Trigger, WindowView
+from onyx.windows.triggers.trigger import Trigger, TriggerDeclaration, WindowView
 
 
 class PunctuationTrigger(Trigger):
@@ -15,7 +15,7 @@ class PunctuationTrigger(Trigger):
 
     by_segment = True
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: TriggerDeclaration) -> None:
         super().__init__(declaration)
         assert declaration.trigger.pred is not None, "checked when the job is parsed"
         self._pred = declaration.function(declaration.trigger.pred)

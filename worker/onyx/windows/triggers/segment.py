@@ -8,7 +8,7 @@ from typing import Any
 
 from onyx.flow.batch import Segment
 from onyx.keystate.extents import Number
-from onyx.windows.triggers.trigger import Declaration, Trigger, WindowView
+from onyx.windows.triggers.trigger import Trigger, TriggerDeclaration, WindowView
 from onyx.windows.units import standard
 
 
@@ -17,7 +17,7 @@ class SegmentTrigger(Trigger):
 
     by_segment = True
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: TriggerDeclaration) -> None:
         super().__init__(declaration)
         threshold = declaration.trigger.threshold
         assert threshold is not None, "checked when the job is parsed"

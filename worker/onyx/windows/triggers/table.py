@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from onyx.windows.triggers.punctuation import PunctuationTrigger
 from onyx.windows.triggers.segment import SegmentTrigger
 from onyx.windows.triggers.timer import TimerTrigger
-from onyx.windows.triggers.trigger import Declaration, Trigger
+from onyx.windows.triggers.trigger import Trigger, TriggerDeclaration
 from onyx.windows.triggers.user import UserTrigger
 from onyx.windows.triggers.watermark import PercentileWatermarkTrigger, WatermarkTrigger
 
@@ -23,7 +23,7 @@ BUILT_IN: Mapping[str, type[Trigger]] = {
 }
 
 
-def compile_trigger(declaration: Declaration) -> Trigger:
+def compile_trigger(declaration: TriggerDeclaration) -> Trigger:
     """
     Raises:
         UserError: a function of the user is missing or of the wrong kind.

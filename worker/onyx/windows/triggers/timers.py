@@ -5,9 +5,9 @@ because shards move between peers, and a timer goes on where it was. Timers that
 together are due together from then on.
 
 A page that fires may be the last thing that a peer does. The records of a chunk therefore say what
-has fired together with what the firing changed (`Progress`), and the peer that recovers the shard
-continues behind it: nothing fires twice, and nothing is left out. Firings at a watermark need no
-progress: an extent that has fired is gone, or has a `Fired` record.
+has fired together with what the firing changed (`PageProgress`), and the peer that recovers the
+shard continues behind it: nothing fires twice, and nothing is left out. Firings at a watermark need
+no progress: an extent that has fired is gone, or has a `Fired` record.
 
 Extents of a shard fire in the order of their numbers, so that only the groups of one extent are
 remembered. Remembering a position in the order of its groups was rejected: memory and disk have no
@@ -31,7 +31,7 @@ Unit = tuple[int | None, Any]
 """What fires at once: an extent by its number, and a group; None: all extents of the group."""
 
 
-class Timers:
+class WindowTimers:
     """When the triggers of a window fire by the clock, in milliseconds since the epoch."""
 
     def __init__(self, window: str, triggers: Iterable[Trigger]) -> None:
@@ -122,7 +122,7 @@ class _Part(msgspec.Struct):
     """The units of them that have fired since changes were taken."""
 
 
-class Progress:
+class PageProgress:
     """What has fired of the shards of one window."""
 
     def __init__(self, window: str) -> None:

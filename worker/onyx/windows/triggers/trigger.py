@@ -45,7 +45,7 @@ from onyx.windows.user_functions import Call, find_calls, find_function
 _ABSENT: Any = object()
 
 
-class Declaration(msgspec.Struct, frozen=True):
+class TriggerDeclaration(msgspec.Struct, frozen=True):
     """A trigger as the job declares it, and what is needed to compile it."""
 
     trigger: Declared
@@ -113,7 +113,7 @@ class Trigger:
     states: GroupStates
     """What it keeps by group, in the state log too."""
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: TriggerDeclaration) -> None:
         """
         Raises:
             UserError: a function of the user is missing or of the wrong kind.
@@ -188,7 +188,7 @@ class Trigger:
         return window.held(key, extents)
 
 
-def _refinement(declaration: Declaration) -> Refinement:
+def _refinement(declaration: TriggerDeclaration) -> Refinement:
     declared = declaration.trigger
     return Refinement.of(
         declared.refinement,

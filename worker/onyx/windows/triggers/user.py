@@ -12,7 +12,7 @@ from typing import Any
 from onyx.flow.batch import Segment
 from onyx.keystate.extents import Number
 from onyx.keystate.records import EventType
-from onyx.windows.triggers.trigger import Declaration, Trigger, WindowView
+from onyx.windows.triggers.trigger import Trigger, TriggerDeclaration, WindowView
 
 _NONE: Any = object()
 
@@ -23,7 +23,7 @@ class UserTrigger(Trigger):
     by_segment = True
     by_group = True
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: TriggerDeclaration) -> None:
         super().__init__(declaration)
         name, optional = declaration.trigger.type, ("init_state", "next_state")
         self._calls = declaration.calls(name, ("trigger_fire",), optional)

@@ -23,21 +23,21 @@ from typing import Any
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.keystate.extents import Number
-from onyx.windows.triggers.trigger import Declaration, Trigger, WindowView
+from onyx.windows.triggers.trigger import Trigger, TriggerDeclaration, WindowView
 from onyx.windows.units import standard
 
 
 class WatermarkTrigger(Trigger):
     """Fires at the end of an extent."""
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: TriggerDeclaration) -> None:
         super().__init__(declaration)
         delay = declaration.trigger.delay
         self.delay = 0 if delay is None else standard(delay)
         self.by_segment = not declaration.assigned and self._compares(declaration)
         self.by_watermark = not self.by_segment
 
-    def _compares(self, declaration: Declaration) -> bool:
+    def _compares(self, declaration: TriggerDeclaration) -> bool:
         """Whether segments are compared with extents where nobody assigns watermarks."""
         return declaration.trigger.fire_all_extents
 
@@ -82,13 +82,13 @@ class WatermarkTrigger(Trigger):
 class PercentileWatermarkTrigger(WatermarkTrigger):
     """Fires at a share of an extent."""
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: TriggerDeclaration) -> None:
         super().__init__(declaration)
         share = declaration.trigger.watermark_percentage
         assert share is not None, "checked when the job is parsed"
         self._share = share
 
-    def _compares(self, declaration: Declaration) -> bool:
+    def _compares(self, declaration: TriggerDeclaration) -> bool:
         return True
 
     @property

@@ -48,7 +48,7 @@ _GONE: Any = object()
 class ExtentStates(dict[int, Bucket]):
     """The buckets of one window, by the number of the extent."""
 
-    def __init__(self, on_peer: OnPeer, changes: Changes) -> None:
+    def __init__(self, on_peer: OnPeer, changes: ExtentChanges) -> None:
         super().__init__()
         self._window = on_peer.compiled.window.id
         self._aggregation = on_peer.compiled.aggregation
@@ -246,7 +246,7 @@ def _arrays_of(record: SetArrays) -> tuple[Groups, States]:
     return unpacked(record.keys, record.groups), states
 
 
-class Changes:
+class ExtentChanges:
     """Changes of one window."""
 
     def __init__(self, window: str, aggregation: Aggregation, shards: Shards) -> None:

@@ -22,7 +22,7 @@ from onyx.keystate.groups import Shards
 from onyx.keystate.records import Record, Records, StatesRecord
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import AnyFiring, Pages
-from onyx.windows.prepared import Taken
+from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.watermarks import ShardWatermarks
@@ -75,12 +75,12 @@ class Extents(ABC, Generic[E]):
     # Segments come.
 
     @abstractmethod
-    def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[E]:
+    def add_one(self, taken: WindowInput, index: int, key: Any) -> Sequence[E]:
         """Fold one segment of a batch into the states of its group; gives the extents that have
         it, none if it is late."""
 
     @abstractmethod
-    def add(self, taken: Taken, keys: Keyed) -> list[int]:
+    def add(self, taken: WindowInput, keys: Keyed) -> list[int]:
         """Adds for a batch of which no trigger looks at single segments; gives the indices of those
         that are late."""
 

@@ -36,14 +36,14 @@ from onyx.keystate.records import (
 )
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.numbers import Count
-from onyx.windows.assigning.assigner import Assigner, OneExtent, Part, Tiling, by_extent
+from onyx.windows.assigning.assigner import Assigner, BatchPart, OneExtent, Tiling, by_extent
 from onyx.windows.firing import AnyFiring, Pages
-from onyx.windows.prepared import Taken
+from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
-from onyx.windows.types.extent_states import Changes, ExtentStates
+from onyx.windows.types.extent_states import ExtentChanges, ExtentStates
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer, Wanted
-from onyx.windows.types.waiting import Passing, ShardIndex, Waiting
+from onyx.windows.types.waiting import Passing, ShardIndex, WaitingExtents
 from onyx.windows.units import standard
 
 
@@ -56,9 +56,9 @@ class NumberedExtents(Extents[int]):
         self._holder = on_peer.holder
         if not assigner.bounded:
             self._lateness = None
-        self._changes = Changes(self._window, self._aggregation, self._shards)
+        self._changes = ExtentChanges(self._window, self._aggregation, self._shards)
         self._buckets = ExtentStates(on_peer, self._changes)
-        self._waiting = Waiting(on_peer, assigner.bounded, assigner.bounds, self._buckets)
+        self._waiting = WaitingExtents(on_peer, assigner.bounded, assigner.bounds, self._buckets)
         self._expiring: Dues[int] = Dues()
         self._indexed = self._holder.in_memory and not self._buckets.in_arrays
         self._index = ShardIndex(self._shards, self._buckets)
@@ -74,7 +74,7 @@ class NumberedExtents(Extents[int]):
 
     # Segments come.
 
-    def add(self, taken: Taken, keys: Keyed) -> list[int]:
+    def add(self, taken: WindowInput, keys: Keyed) -> list[int]:
         """A batch as a whole, split by extent."""
         self._index.invalidate()
         coordinates = () if taken.coordinates is None else taken.coordinates
@@ -86,7 +86,7 @@ class NumberedExtents(Extents[int]):
                 self._folding.add(number, mine, values)
         return late
 
-    def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[int]:
+    def add_one(self, taken: WindowInput, index: int, key: Any) -> Sequence[int]:
         """One segment, because triggers or the watermarks of shards look at each."""
         self._index.invalidate()
         numbers = self._assigner.numbers(
@@ -103,16 +103,16 @@ class NumberedExtents(Extents[int]):
         """Get all that was added into the states."""
         self._folding.settle()
 
-    def _without_late(self, parts: list[Part], many: int) -> tuple[list[Part], list[int]]:
+    def _without_late(self, parts: list[BatchPart], many: int) -> tuple[list[BatchPart], list[int]]:
         """Parts of extents that are open, and the indices of segments that none of them has."""
         if self._lateness is None:
             return parts, []
-        kept: list[Part] = []
+        kept: list[BatchPart] = []
         late: list[int] = []
         for part in parts:
             open_ = tuple(n for n in part.numbers if not self._is_past(n, self._watermarks.task))
             if open_:
-                kept.append(Part(open_, part.indices))
+                kept.append(BatchPart(open_, part.indices))
             else:
                 late += range(many) if part.indices is None else part.indices.tolist()
         return kept, sorted(late)
@@ -389,8 +389,8 @@ class Folding:
         in_memory: bool,
         bucket: Callable[[int], Bucket],
         states: ExtentStates,
-        changes: Changes,
-        waiting: Waiting,
+        changes: ExtentChanges,
+        waiting: WaitingExtents,
     ) -> None:
         """`bucket` gives the states of an extent, and begins it if need be."""
         self._aggregation = aggregation

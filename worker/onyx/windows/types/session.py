@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from onyx.keystate.buckets import Form, Frozen
+from onyx.keystate.buckets import BucketForm, Frozen
 from onyx.keystate.coded import Groups, Keyed, chosen, rows
 from onyx.keystate.dues import Dues
 from onyx.keystate.extents import Number
@@ -32,7 +32,7 @@ from onyx.keystate.records import (
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.arrays.session_rows import as_objects
 from onyx.windows.firing import AnyFiring, Pages
-from onyx.windows.prepared import Taken
+from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer, Wanted
@@ -95,7 +95,7 @@ def loaded(
     return found
 
 
-def form(aggregation: Aggregation) -> Form:
+def form(aggregation: Aggregation) -> BucketForm:
     """The form of the sessions of a group: for each session key its sessions."""
 
     def dump(held: dict[Any, list[Session]]) -> list[Any]:
@@ -105,7 +105,7 @@ def form(aggregation: Aggregation) -> Form:
         owners = [((group, load_key(key)), columns) for key, *columns in data]
         return {owner[1]: loaded(aggregation, owner, *columns) for owner, columns in owners}
 
-    return Form(dict, dump, load)
+    return BucketForm(dict, dump, load)
 
 
 class SessionExtents(Extents[Session]):
@@ -131,7 +131,7 @@ class SessionExtents(Extents[Session]):
 
     # Segments come.
 
-    def add(self, taken: Taken, keys: Keyed) -> list[int]:
+    def add(self, taken: WindowInput, keys: Keyed) -> list[int]:
         """Segment by segment, as each may be near the one before; of columns run by run."""
         if isinstance(keys, Groups) and self._aggregation.closed:
             runs = Runs.of(taken.coordinates, keys, taken.session_keys, self._gap)
@@ -142,7 +142,7 @@ class SessionExtents(Extents[Session]):
         self._groups.used(its_keys)
         return late
 
-    def _add_runs(self, runs: Runs, taken: Taken) -> list[int]:
+    def _add_runs(self, runs: Runs, taken: WindowInput) -> list[int]:
         """What `_take_in` does with each segment, with a step for each run."""
         owners, owner_of = runs.owners(), runs.owner_of.tolist()
         alone = self._owners_alone(runs, owners)
@@ -190,7 +190,7 @@ class SessionExtents(Extents[Session]):
                 alone.add(number)
         return alone
 
-    def _fold_runs(self, runs: Runs, sessions: dict[int, Session], taken: Taken) -> None:
+    def _fold_runs(self, runs: Runs, sessions: dict[int, Session], taken: WindowInput) -> None:
         """Get the values of runs into their sessions."""
         where = runs.rows_of(sessions)
         states = {run: session.state for run, session in sessions.items()}
@@ -205,14 +205,14 @@ class SessionExtents(Extents[Session]):
             session.state = states[run]
             session.upper = max(session.upper, highs[run])
 
-    def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[Session]:
+    def add_one(self, taken: WindowInput, index: int, key: Any) -> Sequence[Session]:
         """Fold one segment of a batch into the states of its group; gives the extents that have it,
         none if it is late."""
         session = self._take_in(taken, index, key)
         self._groups.used([key])
         return [] if session is None else [session]
 
-    def _take_in(self, taken: Taken, index: int, key: Any) -> Session | None:
+    def _take_in(self, taken: WindowInput, index: int, key: Any) -> Session | None:
         """Put a segment into its session; None if it is late."""
         assert taken.coordinates is not None, "a session window has a windowKey"
         coordinate, extracted = taken.coordinates[index], taken.extracted[index]

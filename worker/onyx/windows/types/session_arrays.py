@@ -27,14 +27,14 @@ from onyx.keystate.groups import Keys, load_keys
 from onyx.keystate.records import Record, Records, SetSessionArrays, SetSessions
 from onyx.windows.aggregations.array_forms import States
 from onyx.windows.arrays.session_rows import (
-    Bounds,
+    SessionBounds,
     SessionPage,
     SessionPairs,
     SessionRows,
     sessions_of,
 )
 from onyx.windows.firing import Pages
-from onyx.windows.prepared import Taken
+from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import Fire, OnPeer, Wanted
@@ -76,7 +76,7 @@ class SessionsInArrays(SessionExtents):
 
     # Segments come.
 
-    def add(self, taken: Taken, keys: Keyed) -> list[int]:
+    def add(self, taken: WindowInput, keys: Keyed) -> list[int]:
         """All groups at once, but those that have objects, or need them now."""
         self.settle()
         runs = None
@@ -96,7 +96,7 @@ class SessionsInArrays(SessionExtents):
         late = super().add(taken.chosen(where), chosen(keys, where))
         return where[late].tolist() if late else []
 
-    def _add_in_arrays(self, runs: Runs, owners: Indices, taken: Taken) -> Mask:
+    def _add_in_arrays(self, runs: Runs, owners: Indices, taken: WindowInput) -> Mask:
         """Take the segments of the owners for whom arrays can do it, and give a mask of the others,
         whose segments are still to be taken one by one."""
         everybody = np.ones(len(owners), np.bool_)
@@ -121,7 +121,7 @@ class SessionsInArrays(SessionExtents):
         self._put(found, owners, states)
         return alone
 
-    def _folded(self, found: Meetings, taken: Taken) -> States | None:
+    def _folded(self, found: Meetings, taken: WindowInput) -> States | None:
         """The states of sessions after runs that join them or begin them; None: arrays cannot."""
         where, codes = found.runs.rows_in(found.chosen)
         values = chosen(taken.extracted, where)
@@ -150,7 +150,7 @@ class SessionsInArrays(SessionExtents):
         runs, joining = found.runs, found.met != NONE
         its = found.chosen[joining]
         self._rows.remove(found.others)
-        bounds = Bounds(runs.lows[its], runs.highs[its])
+        bounds = SessionBounds(runs.lows[its], runs.highs[its])
         self._rows.join(found.met[joining], bounds, tuple(each[joining] for each in states))
         self._begin(runs, owners, found.chosen[~joining], tuple(each[~joining] for each in states))
         self._rows.mark(owners[runs.owner_of[found.chosen]])
@@ -161,7 +161,7 @@ class SessionsInArrays(SessionExtents):
         its = mine[order]
         self._rows.add(
             owners[runs.owner_of[its]],
-            Bounds(runs.lows[its], runs.highs[its]),
+            SessionBounds(runs.lows[its], runs.highs[its]),
             tuple(each[order] for each in states),
             np.zeros(len(its), np.uint64),
         )
@@ -187,7 +187,7 @@ class SessionsInArrays(SessionExtents):
         for _, key in unrecorded:
             del self._changed[key, None]
 
-    def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[Session]:
+    def add_one(self, taken: WindowInput, index: int, key: Any) -> Sequence[Session]:
         """All sessions are objects when somebody looks at single segments: a watermark of shards
         that is ahead of the task's."""
         self._make_objects(self._rows.with_sessions())

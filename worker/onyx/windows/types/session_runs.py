@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from onyx.flow.batch import Indices, Mask
 from onyx.flow.groups.codes import compact
 from onyx.keystate.coded import Groups, Keyed
-from onyx.windows.arrays.session_rows import Bounds
+from onyx.windows.arrays.session_rows import SessionBounds
 from onyx.windows.assigning.assigner import Axis
 
 Owner = tuple[Any, Any]
@@ -218,7 +218,7 @@ class Meetings(msgspec.Struct, frozen=True):
 
 
 def meetings(
-    runs: Runs, bounds: Bounds, whose: Indices, gap: int, coordinate_max: int
+    runs: Runs, bounds: SessionBounds, whose: Indices, gap: int, coordinate_max: int
 ) -> tuple[Meetings, Indices] | None:
     """What runs meet, with one run in place of all that become one session.
 
@@ -268,7 +268,7 @@ def meetings(
     return found, runs.owner_of[merging]
 
 
-def _begin_near(runs: Runs, bounds: Bounds, met: Indices, gap: int) -> Mask:
+def _begin_near(runs: Runs, bounds: SessionBounds, met: Indices, gap: int) -> Mask:
     """Whether the first segment of each run is near the session that the run meets, if it does."""
     near = np.ones(len(met), np.bool_)
     joins = np.flatnonzero(met != NONE)

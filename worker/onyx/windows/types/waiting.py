@@ -33,7 +33,7 @@ NEVER = float("inf")
 """No watermark reaches it."""
 
 
-class Waiting:
+class WaitingExtents:
     """Extents of one window, for all its triggers of which it is noted what they have fired."""
 
     def __init__(
