@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from onyx.sql.grammar import Node, Refused
@@ -91,12 +92,16 @@ class Guarded:
         Raises:
             Refused: what a call makes cannot be bounded.
         """
+        # Without comprehensions, which would be two more calls for each of `DEPTH_MAX` levels, and
+        # Python has a thousand of them.
         if isinstance(value, list):
-            return [self.tree(each, in_lambda) for each in value]
+            return list(map(partial(self.tree, in_lambda=in_lambda), value))
         if not isinstance(value, dict):
             return value
         inside = in_lambda or value.get("class") == "LAMBDA"
-        node = {key: self.tree(each, inside) for key, each in value.items()}
+        node: dict[str, Any] = {}
+        for key, each in value.items():
+            node[key] = self.tree(each, inside)
         if value.get("class") == "FUNCTION":
             return self._call(node, in_lambda)
         return node
