@@ -30,7 +30,7 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.child.environment import environment
 from onyx.spark.child.request import Frame, StageRequest, Watch
-from onyx.spark.child.runner import Keeper, run_in_child
+from onyx.spark.child.runner import ChildKeeper, run_in_child
 from onyx.spark.driver.request import QueryReply, lines
 from onyx.spark.session.connect import doubt, open_connect
 from onyx.spark.stage.output import SparkOutput
@@ -171,11 +171,11 @@ def test_a_query_runs_on_a_connect_server_and_reads_no_files(
         query=query.replace("FOLDER", str(part)), params={"least": 2},
     )  # fmt: skip
     if made is not None:
-        run_in_child(request, TIMEOUT_S, Watch(), Keeper())
+        run_in_child(request, TIMEOUT_S, Watch(), ChildKeeper())
         assert pq.read_table(tmp_path / "result").to_pylist() == made
         return
     with pytest.raises((FailsAgain, UserFunctionError)):
-        run_in_child(request, TIMEOUT_S, Watch(), Keeper())
+        run_in_child(request, TIMEOUT_S, Watch(), ChildKeeper())
 
 
 @pytest.mark.slow
@@ -285,7 +285,7 @@ def test_a_stage_that_is_not_wanted_ends_at_the_connect_server(
     """The child has obeyed, so it is kept: the server has ended the query."""
     (stages / "remote_stages.py").write_text(STAGES.replace("PATH", repr(str(stages / "x"))))
     pq.write_table(pa.table({"n": [1]}), stages / "0.parquet")
-    keeper = Keeper()
+    keeper = ChildKeeper()
     request = StageRequest(
         "remote_stages:slow", (Frame(None, (str(stages / "0.parquet"),)),),
         str(stages / "result"), master=at(connect),

@@ -168,7 +168,7 @@ class Watched(Input):
 
 
 class ScriptedQuery:
-    """A query that a test lets report and end (`spark.driver.running.RunningQuery`)."""
+    """A query that a test lets report and end (`spark.driver.request.RunningQuery`)."""
 
     def __init__(self, request: QueryRequest) -> None:
         self.request = request

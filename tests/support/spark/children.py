@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from onyx.spark.child.environment import inherited
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
-from onyx.spark.child.runner import Keeper, run_in_child
+from onyx.spark.child.runner import ChildKeeper, run_in_child
 
 
 @contextmanager
 def warm_children() -> Iterator[StageRunner]:
     """Runs stages in the child of the run before, if that ended well."""
-    keeper = Keeper()
+    keeper = ChildKeeper()
 
     def run(request: StageRequest, timeout_s: float, watch: Watch) -> None:
         run_in_child(request, timeout_s, watch, keeper)

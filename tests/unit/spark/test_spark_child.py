@@ -26,7 +26,7 @@ from onyx.plugins.protocol import SealProgress
 from onyx.spark.child import protocol, runner
 from onyx.spark.child.protocol import Cancel, Ended, Run, StageFailure, read_line, write_message
 from onyx.spark.child.request import Frame, StageRequest, Watch
-from onyx.spark.child.runner import Keeper, run_in_child
+from onyx.spark.child.runner import ChildKeeper, run_in_child
 from onyx.state.local.scratch import temporary_folder
 
 REQUEST = StageRequest("m:f", master="local[1]")
@@ -65,22 +65,22 @@ for line in sys.stdin.buffer:
 
 
 @pytest.fixture
-def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
+def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildKeeper]:
     """Of children that follow the script."""
     (tmp_path / "scripted_child.py").write_text(SCRIPTED)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(runner, "_MODULE", "scripted_child")
-    made = Keeper()
+    made = ChildKeeper()
     yield made
     made.end()
 
 
-def run(keeper: Keeper, stage: str, wanted: Callable[[], bool] = lambda: True) -> None:
+def run(keeper: ChildKeeper, stage: str, wanted: Callable[[], bool] = lambda: True) -> None:
     request = StageRequest(stage, master="local[1]")
     run_in_child(request, 60.0, Watch(wanted), keeper)
 
 
-def pid_of_next(keeper: Keeper, request: StageRequest = REQUEST) -> int:
+def pid_of_next(keeper: ChildKeeper, request: StageRequest = REQUEST) -> int:
     """Of the child that a request gets; it is kept."""
     with keeper.lent(request, lambda: True) as loan:
         loan.keep = True
@@ -94,14 +94,14 @@ def assert_ended(pid: int) -> None:
         return
 
 
-def test_a_child_serves_request_after_request(keeper: Keeper) -> None:
+def test_a_child_serves_request_after_request(keeper: ChildKeeper) -> None:
     run(keeper, "m:f")
     pid = pid_of_next(keeper)
     run(keeper, "m:f")
     assert pid_of_next(keeper) == pid
 
 
-def test_other_settings_have_another_child_and_the_idle_one_makes_room(keeper: Keeper) -> None:
+def test_other_settings_have_another_child_and_the_idle_one_makes_room(keeper: ChildKeeper) -> None:
     pid = pid_of_next(keeper)
     other = StageRequest("m:f", master="local[1]", spark_conf={"a": "b"})
     assert pid_of_next(keeper, other) != pid
@@ -109,28 +109,28 @@ def test_other_settings_have_another_child_and_the_idle_one_makes_room(keeper: K
 
 
 def test_another_search_path_of_modules_has_another_child(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    keeper: ChildKeeper, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pid = pid_of_next(keeper)
     monkeypatch.syspath_prepend(str(tmp_path / "more"))
     assert pid_of_next(keeper) != pid
 
 
-def test_an_idle_child_ends_in_time(keeper: Keeper) -> None:
-    hasty = Keeper(idle_max_s=0.0)
+def test_an_idle_child_ends_in_time(keeper: ChildKeeper) -> None:
+    hasty = ChildKeeper(idle_max_s=0.0)
     assert_ended(pid_of_next(hasty))
     run(hasty, "m:f")
     hasty.end()
 
 
-def test_a_child_that_died_while_idle_is_replaced_unnoticed(keeper: Keeper) -> None:
+def test_a_child_that_died_while_idle_is_replaced_unnoticed(keeper: ChildKeeper) -> None:
     pid = pid_of_next(keeper)
     os.kill(pid, signal.SIGKILL)
     assert_ended(pid)
     run(keeper, "m:f")
 
 
-def test_a_session_that_died_while_idle_is_replaced_unnoticed(keeper: Keeper) -> None:
+def test_a_session_that_died_while_idle_is_replaced_unnoticed(keeper: ChildKeeper) -> None:
     pid = pid_of_next(keeper)
     run(keeper, "m:f")
     run(keeper, "m:stale")
@@ -146,7 +146,7 @@ def test_a_session_that_died_while_idle_is_replaced_unnoticed(keeper: Keeper) ->
     ],
 )
 def test_after_a_failure_the_next_run_has_a_new_child(
-    keeper: Keeper, stage: str, error: type[Exception], reported: str
+    keeper: ChildKeeper, stage: str, error: type[Exception], reported: str
 ) -> None:
     pid = pid_of_next(keeper)
     with pytest.raises(error, match=reported):
@@ -156,7 +156,7 @@ def test_after_a_failure_the_next_run_has_a_new_child(
 
 
 def test_a_child_has_a_folder_that_goes_with_it_or_after_a_killed_worker(
-    keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keeper: ChildKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     killed = temporary_folder() / "killed"
@@ -170,7 +170,7 @@ def test_a_child_has_a_folder_that_goes_with_it_or_after_a_killed_worker(
 
 
 def test_a_child_starts_only_where_there_is_room(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    keeper: ChildKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*args: Any, **more: Any) -> str:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -180,7 +180,7 @@ def test_a_child_starts_only_where_there_is_room(
         run(keeper, "m:f")
 
 
-def test_a_child_that_obeys_a_cancel_stays_warm(keeper: Keeper) -> None:
+def test_a_child_that_obeys_a_cancel_stays_warm(keeper: ChildKeeper) -> None:
     pid = pid_of_next(keeper)
     with pytest.raises(Fenced):
         run(keeper, "m:waits", wanted=lambda: False)
@@ -188,7 +188,7 @@ def test_a_child_that_obeys_a_cancel_stays_warm(keeper: Keeper) -> None:
 
 
 def test_a_child_that_does_not_obey_is_killed(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    keeper: ChildKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onyx.spark.child.runner.OBEY_S", 0.1)
     pid = pid_of_next(keeper)
@@ -197,14 +197,14 @@ def test_a_child_that_does_not_obey_is_killed(
     assert_ended(pid)
 
 
-def test_a_run_reports_and_waits_for_leave_to_write(keeper: Keeper) -> None:
+def test_a_run_reports_and_waits_for_leave_to_write(keeper: ChildKeeper) -> None:
     events: list[Any] = []
     watch = Watch(seen=events.append, begin_write=lambda: events.append("may write"))
     run_in_child(StageRequest("m:reports", master="local[1]"), 60.0, watch, keeper)
     assert events == [SealProgress(tasks=4, tasks_done=1), "may write"]
 
 
-def test_a_run_without_leave_to_write_is_cancelled(keeper: Keeper) -> None:
+def test_a_run_without_leave_to_write_is_cancelled(keeper: ChildKeeper) -> None:
     def refuse() -> None:
         raise Unavailable("no sight of ZooKeeper")
 
@@ -214,13 +214,13 @@ def test_a_run_without_leave_to_write_is_cancelled(keeper: Keeper) -> None:
         )
 
 
-def test_a_run_that_takes_too_long_is_cancelled(keeper: Keeper) -> None:
+def test_a_run_that_takes_too_long_is_cancelled(keeper: ChildKeeper) -> None:
     request = StageRequest("m:waits", master="local[1]")
     with pytest.raises(UserFunctionError, match=r"did not end within 0\.1 s; raise `stageTimeout`"):
         run_in_child(request, 0.1, Watch(), keeper)
 
 
-def test_runs_of_one_child_take_turns_and_who_waits_may_give_up(keeper: Keeper) -> None:
+def test_runs_of_one_child_take_turns_and_who_waits_may_give_up(keeper: ChildKeeper) -> None:
     with keeper.lent(REQUEST, lambda: True) as loan:
         loan.keep = True
         with pytest.raises(Fenced, match="before its Spark stage ran"):
@@ -282,13 +282,13 @@ def slow(frame):
 
 
 @pytest.fixture
-def real(own_jvms: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
+def real(own_jvms: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildKeeper]:
     """Of children that run Spark."""
     (tmp_path / "warm_stages.py").write_text(STAGES)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("BEGAN", str(tmp_path / "began"))
     pq.write_table(pa.table({"n": [1.0, 2.0]}), tmp_path / "0.parquet")
-    made = Keeper()
+    made = ChildKeeper()
     yield made
     made.end()
 
@@ -312,7 +312,9 @@ def kill_and_wait(pid: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.server
-def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(real: Keeper, tmp_path: Path) -> None:
+def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(
+    real: ChildKeeper, tmp_path: Path
+) -> None:
     """[remember, cancel in the middle, recall, kill of the JVM, recall, kill in the middle]"""
     seen: list[SealProgress] = []
     run_in_child(of_spark(tmp_path, "remember"), 300.0, Watch(seen=seen.append), real)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from onyx.errors import SettingsError
-from onyx.spark.pods.programs import Installation, executor, server
+from onyx.spark.pods.programs import SparkInstallation, executor, server
 
-INSTALLED = Installation(Path("/py/pyspark"), Path("/java"), "/py/bin/python")
+INSTALLED = SparkInstallation(Path("/py/pyspark"), Path("/java"), "/py/bin/python")
 GIVEN = {
     "SPARK_DRIVER_URL": "spark://driver:7078",
     "SPARK_EXECUTOR_ID": "3",

@@ -20,8 +20,7 @@ from onyx.replica.state import Replica
 from onyx.requests.mailboxes import MailboxRegistry
 from onyx.settings import Settings
 from onyx.spark.child.request import StageRunner
-from onyx.spark.driver.request import QueryRequest
-from onyx.spark.driver.running import RunningQuery
+from onyx.spark.driver.request import QueryRequest, RunningQuery
 from onyx.storage.interface import BlobStore
 from onyx.tables.shared import SharedTables
 from onyx.telemetry.interface import TaskMetrics

@@ -66,7 +66,7 @@ class Loan:
         """Whether the child may serve another run."""
 
 
-class Keeper:
+class ChildKeeper:
     """The keeper of one process. Safe to use from several threads."""
 
     def __init__(self, idle_max_s: float = IDLE_MAX_S) -> None:
@@ -154,12 +154,12 @@ class Keeper:
         child.end()
 
 
-KEEPER = Keeper()
+KEEPER = ChildKeeper()
 """The keeper of this process."""
 
 
 def run_in_child(
-    request: StageRequest, timeout_s: float, watch: Watch, keeper: Keeper = KEEPER
+    request: StageRequest, timeout_s: float, watch: Watch, keeper: ChildKeeper = KEEPER
 ) -> None:
     """Runs a stage to its end: `runner.run_in_child` in production."""
     failure, fresh = _run(keeper, request, timeout_s, watch)
@@ -170,7 +170,7 @@ def run_in_child(
 
 
 def _run(
-    keeper: Keeper, request: StageRequest, timeout_s: float, watch: Watch
+    keeper: ChildKeeper, request: StageRequest, timeout_s: float, watch: Watch
 ) -> tuple[StageFailure | None, bool]:
     """How it failed, if it did, and whether the child was a new one."""
     with keeper.lent(request, watch.wanted) as loan:
@@ -239,7 +239,7 @@ class ChildDied(Unavailable):
 
 
 class Child:
-    """Made by the thread of a `Keeper`; used by one thread at a time."""
+    """Made by the thread of a `ChildKeeper`; used by one thread at a time."""
 
     def __init__(self, master: str, taken: dict[str, str]) -> None:
         """

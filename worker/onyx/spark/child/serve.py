@@ -45,7 +45,7 @@ REPORT_WAIT_S = 5.0
 _ORDERS = msgspec.json.Decoder(Order)
 
 
-class Server:
+class ChildServer:
     """Runs what it is asked to, one run after the other."""
 
     def __init__(self, orders: BinaryIO, replies: BinaryIO, scratch: Path) -> None:
@@ -140,7 +140,7 @@ def main(parent_pid: int) -> None:
     die_with(parent_pid)
     orders, replies = _own_streams()
     scratch = Path(tempfile.mkdtemp(prefix="onyx-spark-"))  # inside one that the worker removes
-    Server(orders, replies, scratch).serve()
+    ChildServer(orders, replies, scratch).serve()
 
 
 def _own_streams() -> tuple[BinaryIO, BinaryIO]:

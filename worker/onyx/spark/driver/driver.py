@@ -24,9 +24,9 @@ from onyx.spark.driver.request import (
     QueryProgress,
     QueryReply,
     QueryRequest,
+    RunningQuery,
     TaskCounts,
 )
-from onyx.spark.driver.running import RunningQuery
 from onyx.spark.driver.states import NO_BATCH, States
 
 StartQuery = Callable[[QueryRequest], RunningQuery]

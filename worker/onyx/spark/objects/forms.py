@@ -15,7 +15,7 @@ import msgspec
 from onyx.errors import Problem
 
 
-class Form(msgspec.Struct, frozen=True):
+class ObjectForm(msgspec.Struct, frozen=True):
     """A format."""
 
     compressions: Mapping[str, str]
@@ -26,14 +26,18 @@ class Form(msgspec.Struct, frozen=True):
 
 
 _PLAIN = {"none": "none", "uncompressed": "none", "gzip": "gzip"}
-FORMS: Mapping[str, Form] = {
-    "parquet": Form({"snappy": "snappy", "none": "none", "uncompressed": "none", "gzip": "gzip",
-                     "zstd": "zstd", "lz4": "lz4", "brotli": "brotli"}),
-    "orc": Form({"zstd": "zstd", "snappy": "snappy", "zlib": "zlib", "none": "uncompressed",
-                 "uncompressed": "uncompressed", "lz4": "lz4"}),
-    "json": Form(_PLAIN, lines=True),
-    "csv": Form(_PLAIN, lines=True),
-    "text": Form(_PLAIN, lines=True),
+FORMS: Mapping[str, ObjectForm] = {
+    "parquet": ObjectForm({
+        "snappy": "snappy", "none": "none", "uncompressed": "none", "gzip": "gzip",
+        "zstd": "zstd", "lz4": "lz4", "brotli": "brotli",
+    }),
+    "orc": ObjectForm({
+        "zstd": "zstd", "snappy": "snappy", "zlib": "zlib", "none": "uncompressed",
+        "uncompressed": "uncompressed", "lz4": "lz4",
+    }),
+    "json": ObjectForm(_PLAIN, lines=True),
+    "csv": ObjectForm(_PLAIN, lines=True),
+    "text": ObjectForm(_PLAIN, lines=True),
 }  # fmt: skip
 _OF_FILES = frozenset({"compression", "encoding", "linesep", "header"})
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 from onyx.errors import OnyxError, SettingsError
 from onyx.java import java_home_for_spark
 from onyx.spark.child.environment import named_user
-from onyx.spark.pods.programs import Call, Installation, executor, server
+from onyx.spark.pods.programs import ProgramCall, SparkInstallation, executor, server
 
 USAGE = "usage: python -m onyx.spark.pods server PROPERTIES_FILE | executor"
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
     os.execve(call.arguments[0], call.arguments, environment)  # noqa: S606 - without a shell
 
 
-def _call(arguments: Sequence[str], variables: Mapping[str, str]) -> Call:
+def _call(arguments: Sequence[str], variables: Mapping[str, str]) -> ProgramCall:
     match list(arguments):
         case ["server", properties]:
             return server(_installed(), Path(properties), variables)
@@ -46,11 +46,11 @@ def _call(arguments: Sequence[str], variables: Mapping[str, str]) -> Call:
             raise SettingsError(USAGE)
 
 
-def _installed() -> Installation:
+def _installed() -> SparkInstallation:
     package = find_spec("pyspark")
     if package is None or package.origin is None:
         raise SettingsError("PySpark is not installed: pip install 'onyx-on-kubernetes[spark]'")
-    return Installation(Path(package.origin).parent, java_home_for_spark(), sys.executable)
+    return SparkInstallation(Path(package.origin).parent, java_home_for_spark(), sys.executable)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ _SERVER_SETTINGS = {
 }
 
 
-class Installation(msgspec.Struct, frozen=True):
+class SparkInstallation(msgspec.Struct, frozen=True):
     """Where things are on this machine."""
 
     spark_home: Path
@@ -45,14 +45,14 @@ class Installation(msgspec.Struct, frozen=True):
     """The interpreter with the user's modules: that of Spark's Python workers, too."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class ProgramCall(msgspec.Struct, frozen=True):
     """A program, and the variables that it has in addition to ours."""
 
     arguments: tuple[str, ...]
     variables: Mapping[str, str]
 
 
-def server(installed: Installation, properties: Path, given: Mapping[str, str]) -> Call:
+def server(installed: SparkInstallation, properties: Path, given: Mapping[str, str]) -> ProgramCall:
     """A Spark Connect server.
 
     Args:
@@ -71,10 +71,10 @@ def server(installed: Installation, properties: Path, given: Mapping[str, str]) 
     of_pod = (part for key, value in known if value for part in ("--conf", f"{key}={value}"))
     file = given.get(connect.FILE_VARIABLE)
     shown = {connect.OF_PYSPARK: connect.read_token(Path(file))} if file else {}
-    return Call((*arguments, *of_pod, "spark-internal"), {**_variables(installed), **shown})
+    return ProgramCall((*arguments, *of_pod, "spark-internal"), {**_variables(installed), **shown})
 
 
-def executor(installed: Installation, given: Mapping[str, str]) -> Call:
+def executor(installed: SparkInstallation, given: Mapping[str, str]) -> ProgramCall:
     """An executor.
 
     Args:
@@ -107,14 +107,14 @@ def executor(installed: Installation, given: Mapping[str, str]) -> Call:
         EXECUTOR_CLASS,
         *(part for flag, name in _EXECUTOR_VARIABLES.items() for part in (flag, given[name])),
     )
-    return Call(arguments, _variables(installed))
+    return ProgramCall(arguments, _variables(installed))
 
 
 def _needed() -> tuple[str, ...]:
     return (*_EXECUTOR_VARIABLES.values(), "SPARK_EXECUTOR_MEMORY")
 
 
-def _variables(installed: Installation) -> dict[str, str]:
+def _variables(installed: SparkInstallation) -> dict[str, str]:
     return {
         "SPARK_HOME": str(installed.spark_home),
         "JAVA_HOME": str(installed.java_home),

@@ -53,7 +53,7 @@ _NO_MEMORY = re.compile(r"OutOfMemory|reserve enough space|insufficient memory|n
 _AWAY = re.compile(r"unresolved dependenc|java\.net\.|java\.io\.IOException|Connection|timed out")
 
 
-class Address(NamedTuple):
+class JvmAddress(NamedTuple):
     """Where a JVM is reached by this machine."""
 
     port: int
@@ -85,7 +85,7 @@ class Jvm:
         self._reader = Thread(target=self._read, args=(self.process.stdout,), daemon=True)
         self._reader.start()
 
-    def address(self) -> Address:
+    def address(self) -> JvmAddress:
         """Wait until it says where it is.
 
         Raises:
@@ -216,8 +216,8 @@ def _spark_home() -> Path:
     return Path(pyspark.__file__).parent
 
 
-def _read_address(answer: Path) -> Address:
+def _read_address(answer: Path) -> JvmAddress:
     """A port and a text with its length, as the JVM writes them."""
     data = answer.read_bytes()
     port, length = struct.unpack_from("!ii", data)
-    return Address(port, data[8 : 8 + length].decode())
+    return JvmAddress(port, data[8 : 8 + length].decode())
