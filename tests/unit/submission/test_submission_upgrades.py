@@ -167,20 +167,29 @@ def on_spark(client: Client) -> Job:
     return upgrading(replace(job("b", plugin="m:feed"), engine="spark"), "a")
 
 
-@pytest.mark.parametrize(
-    ("state", "in_flight"), [("suspended", True), ("killed", True), ("waiting", False)]
-)
+@pytest.mark.parametrize("state", ["suspended", "killed"])
 @pytest.mark.parametrize(("position", "rests"), [(7, True), (6, False)])
 def test_a_job_that_nobody_works_on_goes_from_peers_to_spark_if_it_stopped_at_rest(
-    client: Client, position: int, rests: bool, state: str, in_flight: bool
+    client: Client, position: int, rests: bool, state: str
 ) -> None:
     new, old = on_spark(client), JobId("a")
-    {"suspended": client.suspend, "killed": client.kill, "waiting": lambda _: None}[state](old)
+    {"suspended": client.suspend, "killed": client.kill}[state](old)
     at = f'{{"position": {position}, "sent": 7}}'.encode()
     client.log.put_document("frontier/a/1", at, None)
     found = upgrades.plan(client.log, client.replica(), new, new.upgrade or Upgrade())
-    assert (upgrades.IN_FLIGHT in found.problems) is (in_flight and not rests)
-    assert found.pauses == ("" if in_flight or rests else "a")
+    assert (upgrades.IN_FLIGHT not in found.problems) is rests
+    assert not found.pauses
+
+
+def test_a_job_that_waits_for_peers_comes_to_rest_when_it_has_some_unless_it_never_read(
+    client: Client,
+) -> None:
+    client.submit(job("a", plugin="m:feed"))
+    new = upgrading(replace(job("b", plugin="m:feed"), engine="spark"), "a")
+    section = new.upgrade or Upgrade()
+    assert not upgrades.plan(client.log, client.replica(), new, section).pauses
+    read(client, "a", documents=2)
+    assert upgrades.plan(client.log, client.replica(), new, section).pauses == "a"
 
 
 def test_a_job_that_runs_on_peers_is_to_come_to_rest_before_it_goes_to_spark(

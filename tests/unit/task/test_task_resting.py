@@ -73,7 +73,9 @@ def test_an_owner_that_comes_while_the_job_is_paused_reads_what_the_last_one_may
     bench.clock.advance(DRAIN_IDLE_S)
     bench.settle()
     assert bench.rests
+    (partition,) = bench.task("read").runtime.source.partitions.values()
     assert set(numbers(bench)) >= set(written)
+    assert partition.position >= len(written)
 
 
 def test_timers_that_are_always_due_stand_still_while_a_job_rests() -> None:

@@ -73,16 +73,13 @@ def plan(
 
 def _to_spark(log: LogReader, replica: Replica, old: JobId, found: Plan) -> Plan:
     """A plan between a job on peers and one on Spark, which needs that one to be at rest."""
-    run, partitions = replica.run(old), jobs.input_partitions(replica, old)
-    if run.allocation:
-        rests = not jobs.restless(replica, old)
-    else:
-        rests = all(is_at_rest(log, old, each) for each in partitions)
-    if rests:
-        return found
-    if old in replica.jobs and not run.suspended:
-        return replace(found, pauses=old)
-    return replace(found, problems=(*found.problems, IN_FLIGHT))
+    partitions = jobs.input_partitions(replica, old)
+    if old in replica.jobs and not replica.run(old).suspended:
+        # Also while it waits for peers: frontiers do not know what windows have emitted.
+        moves = bool(partitions) and bool(jobs.restless(replica, old))
+        return replace(found, pauses=old) if moves else found
+    rests = all(is_at_rest(log, old, each) for each in partitions)
+    return found if rests else replace(found, problems=(*found.problems, IN_FLIGHT))
 
 
 IN_FLIGHT = Problem(
