@@ -64,7 +64,7 @@ class FoundKeys(Protocol):
         ...
 
     def joined(self, others: Sequence[FoundKeys]) -> Self | None:
-        """These and those of others behind them; None: that takes longer than to find them anew."""
+        """The keys and those of others behind them; None: that takes longer than to find them."""
         ...
 
 

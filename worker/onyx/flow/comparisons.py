@@ -223,7 +223,7 @@ class Answers(NamedTuple):
     refused: Mask | None = None
     """Rows whose values cannot be compared; None: no row."""
     error: Refusal | None = None
-    """Why."""
+    """Why they cannot."""
 
 
 class ColumnComparison:

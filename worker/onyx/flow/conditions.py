@@ -72,7 +72,7 @@ class Compiled(msgspec.Struct, frozen=True):
     compared: tuple[str, ...]
     """Keys of its comparisons, which are faster over a whole batch."""
     takes_columns: bool
-    """Its functions take columns, so that dicts are converted for it."""
+    """Whether functions of the condition take columns, so that dicts are converted for it."""
     to: frozenset[str]
     """Children it sends to."""
     errors_to: frozenset[str] | None
@@ -108,7 +108,7 @@ class Route(msgspec.Struct, frozen=True):
     """What a predicate raised, or that no retry is left."""
 
     def joined(self, condition: Compiled) -> Route:
-        """With a condition that holds."""
+        """The route with a condition that holds."""
         return Route(
             self.flow | condition.to,
             self._without(condition.to, condition.exclude_keys),
@@ -117,7 +117,7 @@ class Route(msgspec.Struct, frozen=True):
         )
 
     def failed(self, condition: Compiled, error: Exception) -> Route:
-        """With a condition whose predicate raised: nothing after it is looked at."""
+        """The route with a condition whose predicate raised: nothing after it is looked at."""
         to = condition.errors_to or frozenset()
         return Route(
             self.flow | to,
@@ -380,10 +380,10 @@ class BatchQuestion:
         self.segments = segments
         self.rows = rows
         self.errors: dict[int, Exception] = {}
-        """By row, the first that was raised."""
+        """The first error of each row that could not be answered."""
 
     def fail(self, rows: Mask, error: Exception) -> None:
-        """These rows cannot be answered."""
+        """Some rows cannot be answered."""
         for row in np.flatnonzero(rows).tolist():
             self.errors.setdefault(row, error)
 

@@ -68,7 +68,7 @@ class Routed(msgspec.Struct):
     notes: dict[int, Any] = field(default_factory=dict)
     """What is said of segments to whoever sent them, by parent (`program.outcomes`)."""
     retry_notes: dict[int, Any] = field(default_factory=dict)
-    """Why those of retries are to be read again, likewise."""
+    """Why parents are to be read again (`retries`), likewise."""
     unmatched: Indices = field(default_factory=lambda: NOTHING)
     """Leaves that go nowhere because no condition holds for them."""
 
@@ -108,8 +108,8 @@ class Routed(msgspec.Struct):
 def with_extra(
     segments: list[Segment], outgoing: Outgoing, extra: list[tuple[int, Segment]]
 ) -> Outgoing:
-    """With segments made of exceptions put in order of parent; they are their parents' only
-    ones.
+    """What a child gets with segments made of exceptions, in order of parent: these are the only
+    ones of their parents.
 
     Args:
         segments: those of `outgoing`.

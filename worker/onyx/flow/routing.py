@@ -397,7 +397,7 @@ class _FirstErrors:
             self._of_parent[parent] = leaf, error
 
     def errors(self) -> dict[int, Exception]:
-        """By parent."""
+        """The error of each parent."""
         return {parent: error for parent, (_, error) in self._of_parent.items()}
 
 

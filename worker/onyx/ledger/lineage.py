@@ -87,7 +87,7 @@ def pack_roots(partition: int, attempt: int | U64, positions: U64) -> U64:
 END_ROOT = END_PARTITION << PARTITION_SHIFT
 """The root of the tree that says that input has ended. Roots that inputs give are below it."""
 END_ROOTS = np.array([END_ROOT], dtype=np.uint64)
-"""It alone, as a column."""
+"""The one root, as a column."""
 
 
 def run_of_roots(partition: int, first: int, end: int) -> Run:

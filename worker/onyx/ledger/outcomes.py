@@ -24,7 +24,7 @@ class FailedSegment(NamedTuple):
     error: str
     """In one line, with the line of the user's code."""
     segment: int | None = None
-    """Its number in the request, where that is known."""
+    """The number of the segment in the request, where that is known."""
 
 
 class Outcomes(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class Outcomes(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, failures=failures)
 
     def in_order(self) -> Outcomes:
-        """With failures in the order of segments."""
+        """The outcomes with failures in the order of segments."""
         failures = sorted(self.failures, key=lambda each: (each.segment is None, each.segment or 0))
         return msgspec.structs.replace(self, failures=tuple(failures))
 

@@ -412,7 +412,7 @@ class PendingWindow:
         return self._make_due(positions)
 
     def _rest(self, positions: Indices, until_s: float) -> None:
-        """These positions in flight, at least one, are to be read again later."""
+        """Positions in flight, at least one, are to be read again later."""
         assert len(positions), "something is to rest"
         self._state[positions & self._mask] = RESTING
         for first, end in ranges_of(positions, gap=1):

@@ -29,7 +29,7 @@ class ReturnPart(NamedTuple):
     value: Any
     size_bytes: int
     error: str = ""
-    """Why there is none."""
+    """Why there is no value."""
 
 
 Parts = dict[str, ReturnPart]

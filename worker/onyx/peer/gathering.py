@@ -120,7 +120,7 @@ def _add(
     peer: PeerId,
     items: tuple[Any, ...],
 ) -> tuple[Gathering, tuple[Any, ...]]:
-    """With one more proposal; and all items, if it was the last."""
+    """The gathering with one more proposal; and all items of the key, if it was the last."""
     run = replica.run(key[0])
     expected = _expected(run, key[1]).intersection(replica.groups_index.get(group, ()))
     held = gathering.held.get(key)

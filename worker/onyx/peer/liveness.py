@@ -67,11 +67,11 @@ class Liveness:
         self._beats: dict[WatchedThread, float] = {}
 
     def beat(self, thread: WatchedThread) -> None:
-        """This thread moves; from now on it has to."""
+        """A thread moves; from now on it has to."""
         self._beats[thread] = self._clock.monotonic_s()
 
     def forget(self, *threads: WatchedThread) -> None:
-        """These threads have ended."""
+        """Some threads have ended, and need not move."""
         for thread in threads:
             self._beats.pop(thread, None)
 
@@ -119,11 +119,11 @@ class GroupHealth(Protocol):
 
     @property
     def failure(self) -> OnyxError | None:
-        """Why it has given up for good; None while it works or tries."""
+        """Why the group has given up for good; None while it works or tries."""
         ...
 
     def obstacle(self) -> str:
-        """Why it does not take part with all its peers; empty when it does."""
+        """Why the group does not take part with all its peers; empty when it does."""
         ...
 
     def stalled(self) -> str:

@@ -106,7 +106,7 @@ class Keeper(Protocol):
         ...
 
     def changed(self, segments: int) -> None:
-        """So many segments, or firings, have changed the state."""
+        """Note that so many segments, or firings, have changed the state."""
         ...
 
 

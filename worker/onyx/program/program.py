@@ -61,7 +61,7 @@ class Needs(NamedTuple):
     parents_apart: bool = False
     """A batch is of one parent, which it names."""
     inbox: bool = False
-    """It may leave a part of a batch, which comes again when it may take that."""
+    """The operator may leave a part of a batch, which comes again when it may take that."""
     user_code_at_start: bool = False
     """To begin it calls code of the user's."""
     absorbs: bool = False

@@ -132,7 +132,7 @@ class AtMostOnce(DeliveryPolicy):
         """Bounded by what an inbox holds."""
         self._applied: tuple[Batch, Leaves] | None = None
         self._unsent: deque[tuple[TaskName, Batch]] = deque()
-        """With the child task that each goes to."""
+        """Batches that were put and not sent, each with the child task that it goes to."""
 
     def end_of_input(self, wiring: Wiring, outbox: Outbox, acks: AckSender) -> EndOfInput:
         """END items say it."""

@@ -31,7 +31,7 @@ class Facts(msgspec.Struct, frozen=True):
     kind: TaskKind
     phase: Phase
     maker: str = ""
-    """Its function or plugin."""
+    """The name of the function or plugin of the task."""
     step_s: float | None = None
     """For how long it has been in the present step; None between two."""
     thread_taken_by: TaskName | None = None
@@ -40,7 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
     obstacle: str = ""
     """What was Unavailable when the present phase was tried last."""
     restarts: str = ""
-    """Why its peer is about to be replaced."""
+    """Why the peer of the task is about to be replaced."""
     not_ready: tuple[TaskName, ...] = ()
     """Tasks some of whose peers are not ready in this allocation version."""
     outbox_to: tuple[TaskName, ...] = ()

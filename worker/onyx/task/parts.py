@@ -469,7 +469,7 @@ class Allocation(msgspec.Struct):
     retries: list[tuple[Site, Numbers, int]] = field(default_factory=list)
     """Retries to ask for, with how many there may be, that the transport has not taken yet."""
     reasons: list[tuple[Site, Trees]] = field(default_factory=list)
-    """Why, for those of requests."""
+    """Why segments are to be read again, for trees of requests; their owners hear of it first."""
 
 
 # --- one batch ----------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ class KeyList(msgspec.Struct, frozen=True):
         return KeyList([raws[index] for index in chosen.tolist()], self.names)
 
     def joined(self, others: Sequence[FoundKeys]) -> KeyList | None:
-        """These and those of others behind them; None: that takes longer than to find them anew."""
+        """The keys and those of others behind them; None: that takes longer than to find them."""
         raws = list(self.raws)
         for each in others:
             if not isinstance(each, KeyList) or each.names != self.names:

@@ -39,7 +39,7 @@ from onyx.task.task import BatchTask, Task
 from onyx.transport.interface import Partial, Transport
 
 REPORTS_A_TIMEOUT = 4
-"""So that several may be lost, or come late."""
+"""Reports in a pending timeout: several may be lost, or come late."""
 
 LOOK_INTERVAL_S = 0.25
 
@@ -168,7 +168,7 @@ class _Times(msgspec.Struct):
     next_s: float
 
     def follow(self, job: Job, now_s: float) -> None:
-        """Its values may have changed since the last look: then tasks have another job."""
+        """Values of the job may have changed since the last look: then tasks have another one."""
         if job is not self.job:
             self.job, self.period_s = job, period_of(job)
             self.next_s = min(self.next_s, now_s + self.period_s)

@@ -223,7 +223,7 @@ class OpenReturns:
             del self._bare[next(iter(self._bare))]
 
     def complete(self, roots: Numbers, owners: Owners) -> None:
-        """These trees are complete: what was given back for them goes to their inputs."""
+        """Trees are complete: what was given back for them goes to their inputs."""
         if not self._trees:
             return
         found: Trees = {}

@@ -74,7 +74,7 @@ class RequestTrees:
     def __init__(self, replica: Replica, job_id: JobId, job: Job) -> None:
         registered = replica.partitions(job_id)
         self._at_once: dict[int, bool] = {}
-        """By the number of a partition whose trees are of requests."""
+        """Whether the first failure is the last, by the number of a partition of requests."""
         for task, at_once in requested_tasks(job).items():
             its = registered.get(TaskName(task))
             if its is not None:

@@ -41,7 +41,7 @@ _COMBINER_OF = OnDemand("onyx.operators.windowed.combining:combiner_of")
 
 
 Combiners = Mapping[str, "Combiner"]
-"""By child task, of those that are combined."""
+"""The combiners of a task, by child task, of those children that are combined."""
 
 
 def combiners(job: Job, task: str, resolve: Resolve) -> Combiners:
@@ -104,7 +104,7 @@ def _partials(
 def _split(
     states: States, groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None
 ) -> Iterator[tuple[Site, Partial]]:
-    """By the slot of each shard, which is that of each segment of its groups."""
+    """A partial for each peer: by the slot of each shard, as for each segment of its groups."""
     roots, ids, count = batch.roots, batch.ids, len(child.sites)
     assert roots is not None, "only segments with lineage are folded"
     assert ids is not None

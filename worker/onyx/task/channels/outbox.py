@@ -32,7 +32,7 @@ BACK_SEGMENTS_MAX = 1_000_000
 """Segments of a task that may wait to go back in a loop."""
 
 Groupings = Mapping[str, Grouping]
-"""By child task, of those that group."""
+"""The groupings of a task, by child task, of those children that group."""
 
 
 class Outbox:

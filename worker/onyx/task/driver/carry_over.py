@@ -173,7 +173,7 @@ def _read(assignment: Assignment, old: OldJobPlan, task: str, shards: int) -> Ga
 def _frontiers(
     assignment: Assignment, job: Job, old: OldJobPlan
 ) -> dict[int, tuple[tuple[TaskName, str], Frontier]]:
-    """By the numbers in the old job, of the partitions that it has begun to read."""
+    """Frontiers of the partitions that the old job has begun to read, by their numbers there."""
     services, found = assignment.services, {}
     inputs = [each.name for each in job.catalog if old.plan.carries("input", each.name)]
     known = named_partitions(services.log, services.replica(), old.id, inputs)

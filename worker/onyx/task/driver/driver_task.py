@@ -52,7 +52,7 @@ PUBLISH_RETRY_S = 1.0
 
 
 class Membership(msgspec.Struct):
-    """Its part in one allocation version."""
+    """The part of a driver in one allocation version."""
 
     version: AllocationVersion
     ready: bool = False
@@ -88,7 +88,7 @@ class DriverTask(Task):
 
     @property
     def member(self) -> Membership:
-        """Its membership, in a phase behind the wiring."""
+        """The membership of the driver, in a phase behind the wiring."""
         assert self.membership is not None, "the phase before"
         return self.membership
 
@@ -301,7 +301,7 @@ def _receive(task: DriverTask, message: Message) -> None:
 
 
 def _verdict(task: DriverTask, failure: Failure) -> Verdict:
-    """Its job has no lifecycles, and what is worth another attempt was tried again."""
+    """A failure kills the job, which has no lifecycles: what may be tried again has been."""
     return "kill"
 
 

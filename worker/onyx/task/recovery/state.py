@@ -68,6 +68,6 @@ def recovered_state(
 
 
 def report_recovery(metrics: TaskMetrics, done_bytes: int, size_bytes: int) -> None:
-    """So much of the state has been read, on another thread, while the task waits for it."""
+    """Report how much of the state has been read, on another thread; the task waits for it."""
     metrics.set(RECOVERY_READ, done_bytes)
     metrics.set(RECOVERY_SIZE, size_bytes)

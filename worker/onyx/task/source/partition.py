@@ -107,7 +107,7 @@ class Partition(msgspec.Struct):
 
     @property
     def ended(self) -> bool:
-        """It gives nothing new any more."""
+        """Whether the partition gives nothing new any more."""
         return self.reader.exhausted() or self.next_position == self.end
 
     def finished_reading(self) -> bool:
@@ -398,7 +398,7 @@ WINDOWS: Mapping[str, type[PendingWindow]] = {
     "all-after": OrderedWindow,
     "none": GivingUpWindow,
 }
-"""By the `retryMode` of the input."""
+"""The class of a window by the `retryMode` of the input."""
 
 
 def window_of(entry: CatalogEntry) -> type[PendingWindow]:

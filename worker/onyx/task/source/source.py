@@ -458,7 +458,7 @@ class ReadLimit:
         return min(wanted, again + tokens)
 
     def spend(self, count: int, again: int) -> None:
-        """So many were read."""
+        """Count segments that were read."""
         if self._bucket is not None:
             self._bucket.spend(max(0, count - again))
 

@@ -70,7 +70,7 @@ class ChunkPace:
         return self._due_s is None
 
     def changed(self, segments: int) -> None:
-        """So many segments, or firings, have changed the state."""
+        """Note that so many segments, or firings, have changed the state."""
         self._gathered += segments
         if self._due_s is None:
             self._due_s = self._clock.monotonic_s() + self._settings.chunk_interval_s
@@ -160,7 +160,7 @@ class PendingChunk(msgspec.Struct):
     """Roots and values to be acked when it is durable."""
     emitted: PlacedRuns
     settled: dict[int, int]
-    """By shard, what nobody sends again then."""
+    """Positions below which nobody sends emissions again then, by shard."""
     again: bool = False
     """Whether some of what it acks had been applied before."""
     unfinished: bool = False

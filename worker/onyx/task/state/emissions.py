@@ -428,7 +428,7 @@ class Emissions:
         output.unsent += count
 
     def _has_sent(self, there: _ShardEmissions, count: int) -> None:
-        """So many of a shard have been sent for the first time, in order."""
+        """Count emissions of a shard that have been sent for the first time, in order."""
         self.sent += count
         while count:
             output, left = there.outputs.popleft()

@@ -205,12 +205,12 @@ class StateKeeper:
             self._awaited.forget(frontiers)
 
     def close(self, shard: int) -> None:
-        """It has fired for the last time."""
+        """A shard has fired for the last time."""
         self.state.close(shard)
         self.changed(1)
 
     def changed(self, segments: int) -> None:
-        """So many segments, or firings, have changed the state."""
+        """Note that so many segments, or firings, have changed the state."""
         self._pace.changed(segments)
 
     # --- between batches ------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class AwaitedSegments:
         return bool(self._roots)
 
     def add(self, roots: Numbers, ids: Numbers) -> None:
-        """These come again."""
+        """Segments that have come come again, in another form: wait for them."""
         pairs = zip(array_of(ids).tolist(), array_of(first_attempts(roots)).tolist(), strict=True)
         self._roots.update(pairs)
 

@@ -79,7 +79,7 @@ class TaskState:
         return self.operator.advance(watermark)
 
     def close(self, shard: int) -> None:
-        """It has fired for the last time."""
+        """A shard has fired for the last time."""
         self.closed.add(shard)
         self._newly_closed.add(shard)
 
@@ -196,7 +196,7 @@ class AppliedIds:
         return None if known is None else ~known
 
     def apply(self, roots: Numbers, ids: Numbers) -> None:
-        """These count as applied."""
+        """Segments count as applied from now on."""
         if len(roots):
             self._applied.add(roots, ids)
             self._news.append((roots, ids))

@@ -88,7 +88,7 @@ def _keeper(
 def keeper_of(
     runtime: Runtime, wiring: Wiring, first: int | None, recovered: Recovered
 ) -> StateKeeper:
-    """With the whole state, which takes its time; so not on a thread that tasks share."""
+    """The keeper with the whole state, which takes its time: not on a thread that tasks share."""
     services, task, program = runtime.services, runtime.task, runtime.program
     its = program.operator
     assert its is not None, "asked of a task with state"
