@@ -60,7 +60,7 @@ RETRY_S = 1.0
 
 
 class SparkRuns(msgspec.Struct, frozen=True):
-    """Where and how SparkRuns runs, and who follows it."""
+    """Where and how Spark runs, and who follows it."""
 
     runner: StageRunner
     aside: Callable[[Callable[[], None]], Future[None]]
@@ -68,7 +68,7 @@ class SparkRuns(msgspec.Struct, frozen=True):
     master: str
     conf: dict[str, str]
     name: str
-    """Shown by SparkRuns."""
+    """Shown by Spark."""
     wanted: Callable[[], bool]
     """Whether the task still has its state."""
     seen: Callable[[SealProgress], None] = lambda _: None
@@ -277,16 +277,16 @@ class Aggregator(msgspec.Struct):
         """Run a plan: None while it runs, then the name of its result.
 
         Raises:
-            UserFunctionError: SparkRuns cannot compute it, or took too long.
-            Unavailable: SparkRuns, or its executors, failed too often.
+            UserFunctionError: Spark cannot compute it, or took too long.
+            Unavailable: Spark, or its executors, failed too often.
         """
         attempts = Attempts()
         while True:
             name = new_result()
-            logger.info("%s fires: SparkRuns at %s aggregates %s", self.where, self.spark.master,
+            logger.info("%s fires: Spark at %s aggregates %s", self.where, self.spark.master,
                         plan.words())  # fmt: skip
             running = self.spark.aside(partial(self._run, plan, name))
-            self.words = f"SparkRuns aggregates {self.where}"
+            self.words = f"Spark aggregates {self.where}"
             while not running.done():
                 yield None
             try:
@@ -306,13 +306,13 @@ class Aggregator(msgspec.Struct):
         """When it is to run again. Raises the error with what it is about: never."""
         now_s = self.spark.clock.monotonic_s()
         if isinstance(error, Blocked) or is_full(error):
-            self.words = f"SparkRuns does not aggregate {self.where}: {describe(error)}"
+            self.words = f"Spark does not aggregate {self.where}: {describe(error)}"
             return now_s + BLOCKED_RETRY_S
-        # What SparkRuns says of lost executors cannot be told from what it says of a function.
+        # What Spark says of lost executors cannot be told from what it says of a function.
         again_s = attempts.next_s(error, now_s, self.spark.attempts_max, RETRY_S)
         if again_s is None:
-            raise type(error)(f"{self.where}, by SparkRuns: {error}") from error
-        self.words = f"SparkRuns over {self.where} failed {attempts.words(error)}"
+            raise type(error)(f"{self.where}, by Spark: {error}") from error
+        self.words = f"Spark over {self.where} failed {attempts.words(error)}"
         logger.warning("%s, trying again", self.words)
         return again_s
 
@@ -335,4 +335,4 @@ class Aggregator(msgspec.Struct):
         self.spark.seen(progress)
         if progress.tasks:
             percent = 100 * progress.tasks_done // progress.tasks
-            self.words = f"SparkRuns aggregates {self.where}: {percent} % of its tasks are done"
+            self.words = f"Spark aggregates {self.where}: {percent} % of its tasks are done"
