@@ -28,9 +28,8 @@ from onyx.requests.content import Refused, payload_of, segments_of
 from onyx.requests.request import Form, Payload
 from onyx.storage.files import LocalFiles
 from onyx.transport.frames import encoder
-from onyx.transport.frames.checksum import CHECKSUM_BYTES
 from onyx.transport.frames.decoder import decode
-from onyx.transport.frames.packets import FrameError
+from onyx.transport.frames.packets import CHECKSUM_BYTES, FrameError
 from onyx.transport.interface import FLUSH, Control, ControlKind
 from onyx_operator.admission import server as webhook
 from onyx_operator.admission.review import MalformedReview

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.examples import examples
 
-from onyx.client.states.processors import OneSnapshot
+from onyx.client.states.kinds import OneSnapshot
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import SHARDS
 from onyx.keystate.buckets import InMemory

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.examples import examples
 
-from onyx.client.states.joins import JoinState
+from onyx.client.states.kinds import JoinState
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import from_dicts

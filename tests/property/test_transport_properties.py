@@ -20,13 +20,19 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames import decoder, encoder
-from onyx.transport.frames.checksum import FOLDED_FROM_BYTES, checksum
-from onyx.transport.frames.packets import Acks, FrameError, Item, Schema
+from onyx.transport.frames.packets import (
+    FOLDED_FROM_BYTES,
+    Acks,
+    FrameError,
+    Item,
+    Schema,
+    checksum,
+)
+from onyx.transport.hello import Ends, Stream, Surroundings
 from onyx.transport.inbox import Inboxes
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.transport.link import Link
 from onyx.transport.pieces import encoded_pieces
-from onyx.transport.stream import Ends, Stream, Surroundings
 
 JOB, VERSION, TARGET = JobId("job"), AllocationVersion(1), PeerId("q")
 SETTINGS = TransportSettings(frame_bytes_target=200, link_bytes_max=2_000)

@@ -55,9 +55,8 @@ from onyx.transport.frames.packets import Hello
 from onyx.transport.gateway.messages import decode_answer, decode_append, encode_append
 from onyx.transport.gateway.service import MANY, ONE, SERVICE
 from onyx.transport.gateway.streams import AppendStreams
-from onyx.transport.grpc_asking import ask
-from onyx.transport.grpc_options import METHOD
-from onyx.transport.grpc_tls import open_channel
+from onyx.transport.grpc_channel import METHOD, open_channel
+from onyx.transport.grpc_state_queries import ask
 from onyx.transport.grpc_transport import GrpcTransport
 from onyx.transport.state_queries import StateAnswer, StateQuery
 

@@ -14,7 +14,7 @@ from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.client.appender import Appender
-from onyx.client.workers import addresses_of
+from onyx.client.appending import addresses_of
 from onyx.ids import JobId
 from onyx.log import documents
 from onyx.plugins.channel import Channel

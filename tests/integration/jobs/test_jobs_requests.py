@@ -17,7 +17,7 @@ from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.client.appender import NO_TOKEN, Appender, NotTaken, NotYetTaken, RequestFailed
-from onyx.client.workers import addresses_of
+from onyx.client.appending import addresses_of
 from onyx.ids import JobId
 from onyx.plugins.channel import Channel
 from onyx.requests.request import Status

@@ -9,7 +9,7 @@ import pytest
 from tests.support.clients import go_client
 from tests.support.jobs.yaml_jobs import channel, manifest, taken, until
 
-from onyx.client.workers import addresses_of
+from onyx.client.appending import addresses_of
 from onyx.testing import with_test_env
 
 pytestmark = pytest.mark.server

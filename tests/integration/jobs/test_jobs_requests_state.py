@@ -14,7 +14,7 @@ from tests.support.jobs.yaml_jobs import FUNCTIONS, manifest, until
 
 from onyx import api
 from onyx.client.appender import Appender
-from onyx.client.workers import addresses_of
+from onyx.client.appending import addresses_of
 from onyx.ids import JobId
 from onyx.requests.request import Status
 from onyx.testing import TestEnv, with_test_env

@@ -26,11 +26,10 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
 from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import PROTOCOL, Hello
-from onyx.transport.grpc_options import METHOD
+from onyx.transport.grpc_channel import METHOD
 from onyx.transport.grpc_transport import GrpcTransport
-from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.transport.interface import Channel, Control, ControlKind, LookUp, LookUpAnswer
 from onyx.transport.local import LocalTransport
-from onyx.transport.lookups import Found, LookUp
 
 JOB = JobId("job")
 VERSION = AllocationVersion(5)
@@ -331,7 +330,7 @@ def test_acks_completions_and_held_trees_reach_the_handlers(world):
 def test_questions_about_states_and_answers_reach_the_handlers_of_their_group(world):
     near, far = world.near, world.far
     asked = LookUp(JOB, VERSION, PeerId("q"), near.group, PeerId("p"), 1, "t.s", b"keys", False)
-    found = Found(JOB, VERSION, PeerId("p"), 1, b"states")
+    found = LookUpAnswer(JOB, VERSION, PeerId("p"), 1, b"states")
     near.transport.send_lookup(far.group, asked)
     eventually(lambda: asked in far.lookups)
     far.transport.send_lookup(near.group, found)

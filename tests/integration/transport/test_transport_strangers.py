@@ -25,10 +25,10 @@ from tests.integration.transport.test_transport_contract import (
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.telemetry.labels import Refusal
 from onyx.transport.frames import encoder
-from onyx.transport.grpc_options import METHOD, STREAMS_MAX
+from onyx.transport.gate import PENDING_MAX
+from onyx.transport.grpc_channel import METHOD, STREAMS_MAX
 from onyx.transport.grpc_state_queries import METHOD as QUERY
 from onyx.transport.grpc_state_queries import SERVICE
-from onyx.transport.pending_hellos import PENDING_MAX
 from onyx.transport.state_queries import StateQuery, encode_query
 
 pytestmark = pytest.mark.server

@@ -56,8 +56,7 @@ from onyx.task.state.emissions import Emissions, PlacedRuns
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.state.task_state import AppliedIds, TaskState
 from onyx.task.stateful import recover
-from onyx.transport.interface import Delivery
-from onyx.transport.lookups import Found
+from onyx.transport.interface import Delivery, LookUpAnswer
 from onyx.windows.watermarks import Mark
 
 _applied = AppliedIds.__init__
@@ -244,7 +243,7 @@ def _wait(lookups: Lookups) -> None:
     """K23."""
 
 
-def _only_the_first(lookups: Lookups, found: Found) -> None:
+def _only_the_first(lookups: Lookups, found: LookUpAnswer) -> None:
     """K24."""
     question = lookups._open.get(found.number)
     if question is not None and not found.error:

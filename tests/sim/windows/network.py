@@ -20,8 +20,7 @@ from onyx.requests.request import Answer, Append
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
-from onyx.transport.interface import Channel, Sendable
-from onyx.transport.lookups import Lookup
+from onyx.transport.interface import Channel, Lookup, Sendable
 
 if TYPE_CHECKING:
     from tests.sim.windows.process import Process

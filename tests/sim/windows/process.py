@@ -57,8 +57,7 @@ from onyx.task.task import (
 )
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.recorder import Inside, Recording
-from onyx.transport.interface import Transport
-from onyx.transport.lookups import Lookup
+from onyx.transport.interface import Lookup, Transport
 
 if TYPE_CHECKING:
     from tests.sim.windows.world import World

@@ -79,8 +79,8 @@ from onyx.task.task import (
 )
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.recorder import NoRecorder, Recording
+from onyx.transport.interface import Lookup
 from onyx.transport.local import LocalTransport
-from onyx.transport.lookups import Lookup
 
 JOB = JobId("job-1")
 GROUP = GroupId("group-1")

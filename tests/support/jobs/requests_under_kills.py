@@ -37,7 +37,7 @@ from tests.support.servers.cluster import Cluster
 from tests.support.servers.ports import free_port
 
 from onyx.client.appender import Appender, NotTaken, NotYetTaken
-from onyx.client.workers import addresses_of
+from onyx.client.appending import addresses_of
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 from onyx.requests.content import partition_of, parts_of

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from onyx.client.state_batches import record_batch
+from onyx.client.window_view import record_batch
 from onyx.keystate.extents import Extent
 
 

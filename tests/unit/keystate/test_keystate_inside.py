@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.client.test_query_kinds import JOB, job
 
-from onyx.client.kept_shards import Kept
-from onyx.client.kept_state import KeptStates
+from onyx.client.stored_state import Kept, KeptStates
 from onyx.client.window_view import Question
 from onyx.codec.questions import selection
 from onyx.errors import UserError

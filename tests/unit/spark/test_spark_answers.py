@@ -19,8 +19,8 @@ from tests.support.servers.object_stores import ObjectStore
 from tests.support.servers.s3_server import S3Server
 from tests.support.spark.windows import by_spark
 
-from onyx.client.kept_state import KeptStates
 from onyx.client.state_reader import StateReader
+from onyx.client.stored_state import KeptStates
 from onyx.client.window_view import Question, WindowView, asked_of
 from onyx.errors import Unavailable, UserError
 from onyx.flow.groups.keys import SHARDS, shard_of

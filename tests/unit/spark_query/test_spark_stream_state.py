@@ -20,9 +20,9 @@ from tests.support.spark.inputs import feed
 from tests.support.spark.query import request_of, run_query
 from tests.support.spark.stream import Worker
 
-from onyx.client import committed_state
-from onyx.client.kept_state import KeptStates
+from onyx.client import stored_state
 from onyx.client.state_reader import StateReader
+from onyx.client.stored_state import KeptStates
 from onyx.client.window_view import Question, WindowView, asked_of
 from onyx.errors import Unavailable, UserError
 from onyx.ids import JobId, PeerId
@@ -281,8 +281,8 @@ def test_a_chunk_that_a_newer_commit_has_replaced_is_read_there(
                 each.unlink()
         return found
 
-    before = committed_state.committed
-    monkeypatch.setattr(committed_state, "committed", lambda *args: meanwhile(before, *args))
+    before = stored_state.committed
+    monkeypatch.setattr(stored_state, "committed", lambda *args: meanwhile(before, *args))
     assert states(stream.ask()) == sums(3)
     assert raced
 

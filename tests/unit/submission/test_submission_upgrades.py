@@ -14,7 +14,7 @@ from tests.support.log.runs import altered
 from tests.support.log.vouching import voucher
 from tests.support.patience import WAIT_S
 
-from onyx.client import rest
+from onyx.client import submissions
 from onyx.client.client import Client
 from onyx.errors import JobRefused, Unavailable, UserError
 from onyx.ids import JobId, PeerId, Position, TaskName
@@ -207,7 +207,7 @@ def test_a_job_that_runs_on_peers_is_to_come_to_rest_before_it_goes_to_spark(
 def test_a_job_on_peers_is_brought_to_rest_or_goes_on(
     rests: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest, "REST_TIMEOUT_S", WAIT_S if rests else 0.01)
+    monkeypatch.setattr(submissions, "REST_TIMEOUT_S", WAIT_S if rests else 0.01)
     log = MemoryLog()
     with voucher(log):
         client = Client(log.client(), "balanced")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.jobs.bench import JOB, Bench, chain
 
-from onyx.client.states.named import state_named
+from onyx.client.states.kinds import state_named
 from onyx.codec.questions import decode_extents, encode_selection
 from onyx.ids import GroupId
 from onyx.keystate.extents import ALL

@@ -12,7 +12,7 @@ from tests.support.jobs.bench import Bench
 from onyx.program.phases import Phase
 from onyx.settings import Settings, StateSettings, TaskSettings
 from onyx.task.channels.lookups import ASK_AGAIN_S
-from onyx.transport.lookups import Found, LookUp
+from onyx.transport.interface import LookUp, LookUpAnswer
 
 WORDS = [{"n": n, "word": "abc"[n % 3]} for n in range(12)]
 FORMS = [{}, {"batchFormat": "arrow"}]
@@ -145,7 +145,7 @@ def test_values_and_lists_of_functions_with_state_are_looked_up(form, name):
             assert each["n"] in each["seen"]
 
 
-@pytest.mark.parametrize("kind", [LookUp, Found])
+@pytest.mark.parametrize("kind", [LookUp, LookUpAnswer])
 def test_a_question_that_gets_no_answer_is_asked_again(kind):
     bench = bench_of(spec({}))
     lost = losing(bench, kind, most=3)

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from onyx.transport.frames.checksum import FOLDED_FROM_BYTES, ROW_BYTES, checksum
+from onyx.transport.frames.packets import FOLDED_FROM_BYTES, ROW_BYTES, checksum
 
 SIZES = (FOLDED_FROM_BYTES - 1, FOLDED_FROM_BYTES, FOLDED_FROM_BYTES + ROW_BYTES + 5, 200_000)
 PACKET_BYTES = 9_000

@@ -3,10 +3,8 @@
 import pytest
 
 from onyx.ids import AllocationVersion, JobId, PeerId
-from onyx.transport.credit import InChannel, OutChannel
 from onyx.transport.interface import Channel
-from onyx.transport.pacing import Urgency
-from onyx.transport.packet_queue import PacketQueue
+from onyx.transport.sending import InChannel, OutChannel, PacketQueue, Urgency
 
 CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))
 

@@ -26,8 +26,15 @@ from onyx.transport.frames.packets import (
     Open,
     Schema,
 )
-from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind, Partial
-from onyx.transport.lookups import Found, LookUp
+from onyx.transport.interface import (
+    FRONTIERS_MAX,
+    Channel,
+    Control,
+    ControlKind,
+    LookUp,
+    LookUpAnswer,
+    Partial,
+)
 from onyx.wire.v1 import streams_pb2 as pb
 
 MAX = 4_000_000
@@ -123,8 +130,8 @@ def test_acks_completions_and_held_trees_survive():
 def test_questions_about_states_and_their_answers_survive():
     job, version = JobId("job"), AllocationVersion(1)
     asked = LookUp(job, version, PeerId("a"), GroupId("g"), PeerId("b"), 7, "t.s", b"keys", True)
-    found = Found(job, version, PeerId("b"), 7, b"states")
-    refused = Found(job, version, PeerId("b"), 8, b"", "too large")
+    found = LookUpAnswer(job, version, PeerId("b"), 7, b"states")
+    refused = LookUpAnswer(job, version, PeerId("b"), 8, b"", "too large")
     packets = [encoder.lookup_packet(each) for each in (asked, found, refused)]
     frame = decoder.decode(encoder.frame(1, 0, packets), MAX)
     assert frame.packets == (asked, found, refused)

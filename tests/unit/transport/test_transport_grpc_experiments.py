@@ -6,7 +6,7 @@ import sys
 
 PROGRAM = """
 import os
-import onyx.transport.grpc_options
+import onyx.transport.grpc_channel
 from concurrent import futures
 import grpc
 grpc.server(futures.ThreadPoolExecutor(1)).stop(None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onyx.transport.pacing import (
+from onyx.transport.sending import (
     GATHER_MAX_S,
     PATIENCE_S,
     PAUSE_MAX_S,

@@ -17,9 +17,8 @@ from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import Credit, FrameError, Item, Open, Schema
 from onyx.transport.inbox import Inboxes
 from onyx.transport.interface import FLUSH, Channel
-from onyx.transport.pacing import Urgency
 from onyx.transport.receiving import Receiving
-from onyx.transport.sending import Sending
+from onyx.transport.sending import Sending, Urgency
 
 CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))
 NUMBERS = Columns(pa.record_batch({"n": [1, 2]}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onyx.transport.grpc_tls import carries
+from onyx.transport.grpc_channel import carries
 
 WANTED = "onyx-worker.onyx.svc"
 

@@ -1,10 +1,13 @@
-"""An appender for a cluster that is known by its ZooKeeper."""
+"""An appender for a cluster that is known by its ZooKeeper, where its peers have announced their
+workers.
+"""
 
 from __future__ import annotations
 
 from onyx.client.appender import Appender
 from onyx.client.connection import connect
-from onyx.client.workers import addresses_of
+from onyx.errors import Unavailable
+from onyx.replica.state import Replica
 from onyx.settings import Settings
 
 
@@ -33,3 +36,16 @@ def appender(settings: Settings, job: str, task: str = "") -> Appender:
     except BaseException:
         client.close()
         raise
+
+
+def addresses_of(replica: Replica) -> list[str]:
+    """Where the workers listen, `host:port`, each once, in the order of joining.
+
+    Raises:
+        Unavailable: there is no worker.
+    """
+    sites = [replica.peer_sites[peer] for peer in replica.peers if peer in replica.peer_sites]
+    found = dict.fromkeys(str(site["address"]) for site in sites if site.get("address"))
+    if not found:
+        raise Unavailable("the cluster has no worker: start one with `onyx worker`")
+    return list(found)

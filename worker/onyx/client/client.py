@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onyx.client.manifests import check_runs, digest_of
+from onyx.client.manifests import check_runs, digest_of, named
 from onyx.client.manifests import manifest as read_manifest
-from onyx.client.naming import named
 from onyx.client.reader import JobReader
 from onyx.client.submissions import Check, Submission, Submissions
 from onyx.history.archive import Archive
@@ -124,7 +123,7 @@ class Client(JobReader):
         return self._submissions.prepare(job_id, job, owner)
 
     def named(self, text: str) -> JobId:
-        """The job with this id, or with this name, or whose id alone begins so. See `naming`.
+        """The job with this id, or with this name, or whose id alone begins so. See `manifests`.
 
         Raises:
             UserError: there is none, or there are several.

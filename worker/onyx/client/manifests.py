@@ -1,4 +1,4 @@
-"""The manifests of jobs, as they were submitted.
+"""The manifests of jobs, as they were submitted, and which job somebody names (`replica.naming`).
 
 `onyx jobs` is often called where there is little CPU. So what parses manifests, which takes long to
 import, is imported when there is one.
@@ -17,6 +17,12 @@ from onyx.replica.state import Replica
 
 if TYPE_CHECKING:
     from onyx.model.job import Job
+from functools import partial
+
+from onyx.model.report import listed
+from onyx.replica.naming import jobs_called
+
+SHOWN_MAX = 10
 
 
 def digest_of(replica: Replica, job: JobId) -> str:
@@ -68,3 +74,36 @@ def manifest(log: ClientLog, replica: Replica, job: JobId) -> Job:
 
     digest = digest_of(replica, job)
     return stored_job(log.get_chunk(digest), job)
+
+
+def named(log: ClientLog, replica: Replica, text: str) -> JobId:
+    """The job that somebody names.
+
+    Raises:
+        UserError: there is none, or there are several; in a tenancy without jobs the message names
+            the others.
+    """
+    job = JobId(path_name(text, "the id of a job"))
+    found = jobs_called(replica, text, partial(_name, log, replica))
+    if len(found) > 1:
+        ids = listed(sorted(found)[:SHOWN_MAX])
+        raise UserError(f"{text} may be any of {len(found)} jobs: give the id: {ids}")
+    if not found:
+        raise UserError(absent(replica, job) + _elsewhere(log, replica))
+    return found[0]
+
+
+def _name(log: ClientLog, replica: Replica, job: JobId) -> str:
+    manifest, _ = readable(log, replica, job)
+    return "" if manifest is None else manifest.name
+
+
+def _elsewhere(log: ClientLog, replica: Replica) -> str:
+    """The tenancies in which the job may be, when this one has never had any."""
+    if replica.records or replica.completed_before or replica.killed_before:
+        return ""
+    others = log.other_tenancies()
+    if not others:
+        return ""
+    shown = listed(others[:SHOWN_MAX])
+    return f"; this tenancy has no jobs; others have theirs in {shown}: give --tenancy"

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 
 from onyx.base.seams import SystemClock
 from onyx.client.connection import connect
-from onyx.client.kept_state import KeptStates
 from onyx.client.reader import JobReader
 from onyx.client.state_reader import TIMEOUT_S, StateReader
+from onyx.client.stored_state import KeptStates
 from onyx.client.window_view import EXTENTS_DEFAULT, Question, WindowView
 from onyx.ids import JobId
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.requests.tokens import ClientToken
 from onyx.settings import Settings
 from onyx.tls.files import GROUPS, CertificateFiles
-from onyx.transport.grpc_asking import ask
+from onyx.transport.grpc_state_queries import ask
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 

@@ -1,24 +1,41 @@
-"""What a client reads of a cluster: the log folded into replicas, jobs, statuses and reports."""
+"""What a client reads of a cluster: the log folded into replicas, jobs, statuses and reports; how a
+job ends, and how far its inputs are.
+
+How many positions the inputs of a job have completed is in documents beside the log: workers count
+what they do, and what is replayed counts again. A frontier says how much there is.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Self
 
-from onyx.client import reports, waiting
+from onyx.base.path_names import path_name
+from onyx.client import reports
 from onyx.client.deaths import read_deaths
-from onyx.client.manifests import manifest
-from onyx.client.positions import completed_positions
+from onyx.client.manifests import digest_of, manifest
+from onyx.client.reports import committed_totals
 from onyx.client.statuses import JobStatus, status_at, statuses
+from onyx.errors import UserError
 from onyx.history.replicas import Replicas
-from onyx.ids import JobId, Position
+from onyx.ids import JobId, Position, TaskName
+from onyx.log.documents import completed_position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
 from onyx.replica.command import Entry
+from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death
 from onyx.reports.stalls import Stall
+
+PARTITIONS_MAX = 5_000
+"""Documents that are read; with more there is no answer."""
+AT_ONCE = 8
+FORGOTTEN = "its id was let go by `onyx gc`, or by more than ONYX_HISTORY_REMEMBERED_MAX jobs since"
 
 
 class JobReader:
@@ -50,7 +67,7 @@ class JobReader:
             UserError: no job has this id.
             TimeoutError: it had not ended after `timeout_s`.
         """
-        return waiting.wait(self._replicas, job, timeout_s, progress)
+        return wait(self._replicas, job, timeout_s, progress)
 
     def entries(self, after: Position) -> Iterator[Entry]:
         """All entries behind a position that are there now. See `Replicas.entries`."""
@@ -86,7 +103,7 @@ class JobReader:
         return status_at(self.log, replica, job)
 
     def completed_positions(self, replica: Replica, manifest: Job, job: JobId) -> dict[str, int]:
-        """How many positions each input of a job has completed. See `positions`."""
+        """How many positions each input of a job has completed."""
         return completed_positions(self.log, replica, manifest, job)
 
     def job(self, job: JobId) -> Job:
@@ -100,3 +117,64 @@ class JobReader:
     def statuses(self) -> list[JobStatus]:
         """Every job that the replica knows, in the order of submission."""
         return statuses(self.log, self.replica())
+
+
+def completed_positions(
+    log: ClientLog, replica: Replica, manifest: Job, job: JobId
+) -> dict[str, int]:
+    """By input. Those are missing of which nothing is known, as under at-most-once.
+
+    Args:
+        replica: one in which the job has not completed: then its partitions are forgotten.
+    """
+    entries = [entry for entry in manifest.catalog if entry.type == "input"]
+    committed = committed_totals(log, manifest, job)
+    if committed is not None:
+        names = [entry.name for entry in entries]
+        return {name: committed[name].segments_in for name in names if name in committed}
+    if job not in replica.records or manifest.guarantee == "at-most-once":
+        return {}
+    registered = replica.partitions(job)
+    tracked = [TaskName(entry.name) for entry in entries if entry.guarantee != "at-most-once"]
+    inputs = {task: registered[task] for task in tracked if task in registered}
+    if sum(each.count for each in inputs.values()) > PARTITIONS_MAX:
+        return {}
+
+    position = partial(completed_position, log, job)
+    found: dict[str, int] = {}
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for task, its in inputs.items():
+            known = list(threads.map(position, range(its.first, its.first + its.count)))
+            if None not in known:
+                found[task] = sum(filter(None, known))
+    return found
+
+
+def wait(
+    replicas: Replicas,
+    job: JobId,
+    timeout_s: float | None,
+    progress: Callable[[Replica], None],
+) -> bool:
+    """Whether the job has completed, once it has ended. See `JobReader.wait`."""
+    replica = replicas.at()
+    completed = has_completed(replica, JobId(path_name(job, "the id of a job")))
+    if completed is not None:
+        return completed
+    digest_of(replica, job)
+    ended = threading.Event()
+    answer: list[bool | None] = []
+
+    def look(_: Entry | Origin, replica: Replica) -> None:
+        progress(replica)
+        if job not in replica.jobs:
+            answer.append(has_completed(replica, job))
+            ended.set()
+
+    progress(replica)
+    with replicas.follow(look, replica, ended.set):
+        if not ended.wait(timeout_s):
+            raise TimeoutError(f"job {job} has not ended after {timeout_s} s")
+    if answer[0] is None:
+        raise UserError(f"job {job} has ended, and nobody knows any more how: {FORGOTTEN}")
+    return answer[0]

@@ -15,9 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.client.query import state_reader
-from onyx.client.state_batches import arrow_stream, json_document, json_line
-from onyx.client.states.named import states_of
-from onyx.client.window_view import Question, WindowView
+from onyx.client.states.kinds import states_of
+from onyx.client.window_view import Question, WindowView, arrow_stream, json_document, json_line
 from onyx.codec.questions import encode_place
 from onyx.errors import OnyxError, Unavailable
 from onyx.gateway.states import AskedState, ShownState, StateForm

@@ -16,22 +16,23 @@ is in files that the log names.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from msgspec.structs import replace
 
 from onyx.base.seams import Clock, SystemClock
 from onyx.client.reader import JobReader
-from onyx.client.state_owners import owners_of
 from onyx.client.states.state import State
 from onyx.client.window_view import Question, WindowView, asked_of, view_of
 from onyx.codec.questions import decode_extents, encode_selection
 from onyx.errors import Unavailable
-from onyx.ids import AllocationVersion
+from onyx.ids import AllocationVersion, JobId, TaskName
 from onyx.keystate.selection import Answer, merge
 from onyx.model.job import Job
-from onyx.task.channels.wiring import Site
+from onyx.replica.state import Replica
+from onyx.task.channels.wiring import Site, sites_of
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 TIMEOUT_S = 10.0
@@ -39,11 +40,8 @@ TIMEOUT_S = 10.0
 WAIT_FIRST_S = 0.1
 WAIT_MAX_S = 1.0
 ASKED_AT_ONCE = 16
-
 Ask = Callable[[str, StateQuery, float], StateAnswer]
 """Ask the group at an address, within so many seconds; raises as `grpc_asking.ask`."""
-
-
 ReadKept = Callable[[JobReader, Job, Question], Answer]
 """Read a question's answer where the state is kept, because no peer can be asked."""
 
@@ -133,3 +131,14 @@ class StateReader:
             question.extents_max,
             question.durable,
         )
+
+
+def owners_of(replica: Replica, job: JobId, state: State, key: Any) -> Sequence[Site]:
+    """The peers that have what is asked for of a group, or of ALL, in the order of their slots;
+    none: no peer works on the task, or none has all of the state."""
+    task = TaskName(state.task)
+    if state.in_store or not replica.run(job).allocation.get(task):
+        return ()
+    sites = sites_of(replica, job, task)
+    ranks = {shard % len(sites) for shard in state.shards(key)}
+    return [sites[rank] for rank in sorted(ranks)]

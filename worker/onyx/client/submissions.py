@@ -1,22 +1,25 @@
 """How a client hands in jobs: checked first, then stored, then named by an entry of the log.
 
 What is checked besides the log is a list of functions that whoever makes the client gives it, so a
-client knows nothing of plugins, Spark or the functions of users.
+client knows nothing of plugins, Spark or the functions of users. A draft is what a job becomes
+before: its id, its stored manifest, what is scheduled.
 
-A draft is what a job becomes before: its id, its stored manifest, what is scheduled.
+A job is brought to rest before one with `engine: spark` takes its place. Whoever pauses a job lets
+it go on if nothing came of it. A job that stays paused was paused by a process that was killed:
+`onyx jobs` says so, and how it goes on.
 """
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 
 from onyx.base.path_names import path_name
-from onyx.client.rest import at_rest
-from onyx.errors import JobRefused, ManifestError, Problem
+from onyx.errors import JobRefused, ManifestError, Problem, Unavailable
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
 from onyx.log.acts import Acts
@@ -24,12 +27,19 @@ from onyx.log.interface import ChunkGone, ClientLog
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
 from onyx.model.keys.kinds import JOB_ID
-from onyx.replica.commands import SubmitJob
-from onyx.replica.jobs import is_known
+from onyx.replica.commands import PauseJob, ResumeJob, SubmitJob
+from onyx.replica.jobs import is_known, restless
+from onyx.replica.scheduling.explain import TASKS_NAMED_MAX
 from onyx.replica.spec_of_job import spec_of
 from onyx.replica.state import Replica
 from onyx.submission import preflight
 from onyx.upgrade.plan import Plan, drop_unused_upgrade
+
+Check = Callable[[Job], Sequence[Problem]]
+"""What is wrong with a job, as far as that is known without a cluster."""
+_OTHER_ID = "choose another metadata.jobId, or leave it out for a new one each time"
+REST_TIMEOUT_S = 120.0
+"""For what is in flight to arrive: a file is published at once, a transaction soon."""
 
 
 def id_of(job: Job) -> JobId:
@@ -58,11 +68,6 @@ class Drafts:
         """Store the manifest of a job, if there is room; its digest."""
         data = msgspec.json.encode(to_mapping(job), order="sorted")
         return self._log.put_chunk(data, if_room=True)
-
-
-Check = Callable[[Job], Sequence[Problem]]
-"""What is wrong with a job, as far as that is known without a cluster."""
-_OTHER_ID = "choose another metadata.jobId, or leave it out for a new one each time"
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -188,3 +193,41 @@ def submission(
             f"cluster is {job_scheduler}, and only percentage reads it; leave it out"
         )
     return SubmitJob(id=job_id, spec=spec_of(job, digest, owner))
+
+
+@contextmanager
+def at_rest(replicas: Replicas, acts: Acts, job: JobId) -> Iterator[None]:
+    """Bring a job to rest, for as long as the body runs; if that raises, the job goes on.
+
+    Raises:
+        Unavailable: it does not come to rest in time, or somebody has resumed it.
+    """
+    acts.append(PauseJob(job=job))
+    try:
+        _await_rest(replicas, job)
+        yield
+    except BaseException:
+        acts.append(ResumeJob(job=job))
+        raise
+
+
+def _await_rest(replicas: Replicas, job: JobId) -> None:
+    """Also until it has ended."""
+    newest, over = replicas.at(None), threading.Event()
+
+    def look(_: object, replica: Replica) -> None:
+        nonlocal newest
+        newest, run = replica, replica.run(job)
+        if run.suspended or not run.is_paused or not restless(replica, job):
+            over.set()
+
+    look(None, newest)
+    with replicas.follow(look, newest):
+        if not over.wait(REST_TIMEOUT_S):
+            left = ", ".join(restless(newest, job)[:TASKS_NAMED_MAX])
+            raise Unavailable(
+                f"job {job} does not come to rest within {REST_TIMEOUT_S:g} s: segments of {left} "
+                "are in flight; it goes on, and nothing was changed"
+            )
+    if job in newest.jobs and restless(newest, job):
+        raise Unavailable(f"somebody has resumed or suspended job {job}, which did not rest yet")

@@ -38,7 +38,7 @@ from onyx.telemetry.interface import GroupMetrics
 from onyx.telemetry.logs import follow_settings, locate
 from onyx.telemetry.recorder import Recorder
 from onyx.tls.files import GROUPS, CertificateFiles
-from onyx.transport.grpc_tls import check_client_name
+from onyx.transport.grpc_channel import check_client_name
 from onyx.transport.grpc_transport import GrpcTransport
 from onyx.transport.interface import Transport
 from onyx.user_code.code_hash import code_hash

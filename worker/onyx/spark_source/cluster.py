@@ -9,8 +9,8 @@ import os
 
 from msgspec.structs import replace
 
+from onyx.client.appending import addresses_of
 from onyx.client.client import Client
-from onyx.client.workers import addresses_of
 from onyx.errors import UserError
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.ids import JobId

@@ -37,7 +37,7 @@ from onyx.task.task import (
     Task,
 )
 from onyx.telemetry.catalog import SOURCE_OFFSET
-from onyx.transport.lookups import Found, LookUp
+from onyx.transport.interface import LookUp, LookUpAnswer
 
 Wake = Callable[[], None]
 
@@ -138,7 +138,7 @@ def _receive(task: BatchTask, message: Message) -> None:
             questions.answer(task, message)
         case LookUp():
             answer_lookup(task, message)
-        case Found() if task.wired and task.allocation.wiring.version == message.version:
+        case LookUpAnswer() if task.wired and task.allocation.wiring.version == message.version:
             assert task.allocation.lookups is not None, "only who asks is answered"
             task.allocation.lookups.receive(message)
         case CompletedTrees() if task.wired and task.allocation.wiring.version == message.version:

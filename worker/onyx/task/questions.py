@@ -24,8 +24,7 @@ from onyx.keystate.selection import Selection, are_more
 from onyx.tables.shared import SharedTable
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import BatchTask, StateQuestion
-from onyx.transport.interface import Transport
-from onyx.transport.lookups import Found, LookUp
+from onyx.transport.interface import LookUp, LookUpAnswer, Transport
 from onyx.transport.state_queries import ANSWER_BYTES_MAX, TABLE, StateAnswer, StateQuery
 
 Ask = Callable[[Selection, int], list[Extent]]
@@ -123,23 +122,25 @@ def answer_lookup(task: BatchTask, question: LookUp) -> None:
     if not question.durable or found.error:
         transport.send_lookup(question.group, found)
         return
-    held: Future[Found] = Future()
+    held: Future[LookUpAnswer] = Future()
     held.add_done_callback(lambda given: _send_if_durable(given, question, transport))
     keeper.answer((held, found), durable=True, half_applied=task.half_applied)
 
 
-def _send_if_durable(given: Future[Found], question: LookUp, transport: Transport) -> None:
+def _send_if_durable(given: Future[LookUpAnswer], question: LookUp, transport: Transport) -> None:
     if given.exception() is None:  # or the job is being allocated anew
         transport.send_lookup(question.group, given.result())
 
 
-def _found(keeper: StateKeeper, question: LookUp) -> Found:
+def _found(keeper: StateKeeper, question: LookUp) -> LookUpAnswer:
     states, error = b"", ""
     try:
         states = _states(keeper, question)
     except OnyxError as raised:
         error = describe(raised)
-    return Found(question.job, question.version, question.asker, question.number, states, error)
+    return LookUpAnswer(
+        question.job, question.version, question.asker, question.number, states, error
+    )
 
 
 def _states(keeper: StateKeeper, question: LookUp) -> bytes:

@@ -28,7 +28,7 @@ from onyx.task.services import Services
 from onyx.task.table import Answer, TaskKind, successors
 from onyx.task.user_code import UserCode
 from onyx.telemetry.interface import TaskMetrics
-from onyx.transport.lookups import Found, LookUp
+from onyx.transport.interface import LookUp, LookUpAnswer
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 # --- messages of other threads ------------------------------------------------------------------
@@ -80,7 +80,15 @@ class StateQuestion(msgspec.Struct, frozen=True):
 
 
 Message = (
-    Rewire | Ready | Seal | Stop | CompletedTrees | ReturnedValues | StateQuestion | LookUp | Found
+    Rewire
+    | Ready
+    | Seal
+    | Stop
+    | CompletedTrees
+    | ReturnedValues
+    | StateQuestion
+    | LookUp
+    | LookUpAnswer
 )
 
 

@@ -11,4 +11,5 @@ import os
 EXPERIMENTS = "-event_engine_client,-event_engine_listener"
 """Experiments of gRPC, which warns of names that it does not know."""
 
+
 os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)

@@ -2,15 +2,20 @@
 Clients are let in to requests and states only, with the rights of the token that they show.
 
 Anybody who reaches the port can call. So a call gets nothing that members need before its hello has
-been checked: until then it is in `pending_hellos`, and calls that wait for a shared job are bounded
-too.
+been checked, and calls that wait for a shared job are bounded too.
+
+A member sends its hello with the call, so a call whose hello does not come is not from a member.
+When a new call finds all places of such calls taken, the oldest one is cancelled. So a flood of
+calls shortens the time that each caller has for its hello, and locks no member out. Refusing the
+newest call was rejected: a few silent callers would then keep all members out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 
 import grpc
@@ -21,24 +26,22 @@ from onyx.requests.request import Caller
 from onyx.requests.tokens import KEY, bearer
 from onyx.telemetry.labels import Refusal
 from onyx.tls.files import CertificateFiles
-from onyx.transport.grpc_tls import check_client_name, is_client, stranger
-from onyx.transport.hello import CallRefused, read_hello
+from onyx.transport.grpc_channel import check_client_name, is_client, stranger
+from onyx.transport.hello import CallRefused, Stream, read_hello
 from onyx.transport.link import Link
-from onyx.transport.pending_hellos import PENDING_MAX, PendingHellos
-from onyx.transport.stream import Stream
 
 logger = logging.getLogger("onyx.transport")
-
 EXPECTED_MAX = 32
 """Groups that wait until this one has learned that they share a job."""
 COMPLAINT_INTERVAL_S = 60.0
 """Refusals of one kind are logged once in so long; all are counted."""
-
-CALLERS_MAX = PENDING_MAX + EXPECTED_MAX
-"""Calls that have not been let in yet, at most."""
-
 FindLink = Callable[[GroupId, float], Link | None]
 """The link with a group; waits up to so many seconds for there to be one."""
+PENDING_MAX = 32
+"""Calls at once; the first message of each may take as much memory as a frame."""
+CALLERS_MAX = PENDING_MAX + EXPECTED_MAX
+"""Calls that have not been let in yet, at most."""
+CANCELLED = "its hello did not come while others were waiting"
 
 
 class Gate:
@@ -155,3 +158,40 @@ def _token_of(context: grpc.ServicerContext) -> bytes:
         return b""
     (value,) = found
     return bearer(value.encode() if isinstance(value, str) else value)
+
+
+class PendingHellos:
+    """The calls, and how many were refused. Safe to use from any thread."""
+
+    def __init__(self, calls_max: int = PENDING_MAX) -> None:
+        self._calls_max = calls_max
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[object, Callable[[], object]] = OrderedDict()
+        self._refused: Counter[Refusal] = Counter()
+
+    @contextlib.contextmanager
+    def waiting(self, cancel: Callable[[], object]) -> Iterator[None]:
+        """While the hello of a call has not come. `cancel` ends the call, from another thread."""
+        me, oldest = object(), None
+        with self._lock:
+            if len(self._waiting) >= self._calls_max:
+                _, oldest = self._waiting.popitem(last=False)
+            self._waiting[me] = cancel
+        if oldest is not None:
+            oldest()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting.pop(me, None)
+
+    def count(self, refusal: Refusal) -> int:
+        """One more call was refused for this reason; how many that makes."""
+        with self._lock:
+            self._refused[refusal] += 1
+            return self._refused[refusal]
+
+    def refused(self) -> Counter[Refusal]:
+        """Calls refused since the start."""
+        with self._lock:
+            return self._refused.copy()

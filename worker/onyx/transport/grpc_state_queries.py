@@ -1,4 +1,4 @@
-"""Queries for the state of windows: a second service on the port of the streams.
+"""Queries for the state of windows: a second service on the port of the streams, and who asks it.
 
 The task answers a question itself, between two of its steps, and the thread of the call waits for
 that. So only a few questions are admitted at a time: streams of segments need the same threads.
@@ -8,35 +8,43 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 
 import grpc
 
-from onyx.errors import SegmentError, Unavailable, UserError
+from onyx.errors import OnyxError, SegmentError, Unavailable, UserError
 from onyx.requests.request import Answer, Status
-from onyx.requests.tokens import Tokens
+from onyx.requests.tokens import Tokens, metadata_of
+from onyx.settings import TransportSettings
 from onyx.telemetry.labels import Refusal
+from onyx.tls.files import CertificateFiles
 from onyx.transport import state_queries
-from onyx.transport.gate import Gate
+from onyx.transport.gate import CANCELLED, Gate
+from onyx.transport.grpc_channel import channel_options, open_channel, why_not
 from onyx.transport.hello import CallRefused
-from onyx.transport.pending_hellos import CANCELLED
 from onyx.transport.state_queries import AnswerQuery, StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.transport")
-
 SERVICE, METHOD = "onyx.wire.v1.State", "Query"
 QUERIES_MAX = 16
 """Questions that a group answers at once; more are refused as Unavailable."""
 QUERY_TIMEOUT_S = 30.0
 """Longest wait for a task that does not come to answering."""
-
 Code = grpc.StatusCode
 _CODES = {
     Status.DENIED: Code.PERMISSION_DENIED,
     Status.UNAUTHENTICATED: Code.UNAUTHENTICATED,
     Status.UNAVAILABLE: Code.ABORTED,
 }
+AGAIN = (
+    Code.UNAVAILABLE,
+    Code.CANCELLED,
+    Code.DEADLINE_EXCEEDED,
+    Code.RESOURCE_EXHAUSTED,
+    Code.ABORTED,
+)
+"""After these the same question may succeed."""
 
 
 class StateService:
@@ -134,3 +142,56 @@ class StateService:
 def _left_s(context: grpc.ServicerContext) -> float:
     left_s: float | None = context.time_remaining()
     return QUERY_TIMEOUT_S if left_s is None else min(left_s, QUERY_TIMEOUT_S)
+
+
+def ask(
+    address: str,
+    query: StateQuery,
+    settings: TransportSettings,
+    certificates: CertificateFiles | None,
+    timeout_s: float,
+    token: str = "",
+) -> StateAnswer:
+    """Ask the group at an address; blocks.
+
+    Raises:
+        UserError: asking again is no use: the question is wrong, or the other side does not take
+            our token or certificates or is of another version.
+        Unavailable: it cannot be reached, or cannot answer now.
+    """
+    with open_channel(address, channel_options(settings), certificates) as channel:
+        call: Callable[..., Iterator[bytes]] = channel.unary_stream(f"/{SERVICE}/{METHOD}")
+        try:
+            return state_queries.from_pieces(
+                call(
+                    state_queries.encode_query(query),
+                    timeout=timeout_s,
+                    metadata=metadata_of(token),
+                )
+            )
+        except grpc.RpcError as error:
+            raise _failure(error, address, query, certificates) from error
+        except SegmentError as error:
+            raise UserError(f"the worker at {address} answered in another language: {error}") from (
+                error
+            )
+
+
+def _failure(
+    error: grpc.RpcError, address: str, query: StateQuery, certificates: CertificateFiles | None
+) -> OnyxError:
+    assert isinstance(error, grpc.Call)
+    code, details = error.code(), error.details()
+    where = f"the worker at {address}"
+    if code is Code.FAILED_PRECONDITION:
+        return UserError(str(details))
+    if code is Code.UNIMPLEMENTED:
+        return UserError(f"{where} answers no questions: run the same version of Onyx everywhere")
+    if code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED):
+        return UserError(f"{where} refuses to answer: {details}")
+    if code in AGAIN:
+        problem = why_not(address, certificates) if code is Code.UNAVAILABLE else None
+        if problem is not None:
+            return UserError(f"{where} cannot be asked: {problem}")
+        return Unavailable(f"{where} (group {query.group}) does not answer: {details}")
+    return UserError(f"{where} does not answer: {code.name}: {details}")

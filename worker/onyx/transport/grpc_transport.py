@@ -23,13 +23,12 @@ from onyx.transport.frames.encoder import lookup_packet
 from onyx.transport.frames.packets import Acks, Completions, Held
 from onyx.transport.gateway.streams import AppendStreams
 from onyx.transport.grpc_server import GrpcServer
+from onyx.transport.hello import Surroundings
 from onyx.transport.inbox import BoundedInbox
-from onyx.transport.interface import Channel, Control, Handlers, Sendable
+from onyx.transport.interface import Channel, Control, Handlers, Lookup, Sendable
 from onyx.transport.links import Links
 from onyx.transport.local import LocalTransport
-from onyx.transport.lookups import Lookup
 from onyx.transport.pieces import acks_packets, completions_packets, held_packets, returns_packets
-from onyx.transport.stream import Surroundings
 
 
 class GrpcTransport:

@@ -1,10 +1,22 @@
-"""Checks the hello of a stream: the first frame, from either end."""
+"""What a link is given: its two ends, the process around it, the stream that carries it; and the
+hello, the first frame from either end.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from onyx.base.seams import Clock, Randomness
+from onyx.ids import GroupId
+from onyx.settings import TransportSettings
 from onyx.telemetry.labels import Refusal
 from onyx.transport.frames import decoder
 from onyx.transport.frames.packets import PROTOCOL, FrameError, Hello
+from onyx.transport.inbox import Inboxes
+from onyx.transport.interface import Handlers
 
 HELLO_BYTES_MAX = 65_536
 
@@ -47,3 +59,42 @@ def read_hello(data: bytes, tenancy: str, here: str) -> Hello:
             f"group {hello.group} looks for group {hello.target}, but this is {here}",
         )
     return hello
+
+
+class Stream:
+    """One gRPC call that carries a link for a while."""
+
+    def __init__(self, cancel: Callable[[], object]) -> None:
+        self.closed = threading.Event()
+        self.reason = ""
+        """Why this side closed it, if the other end was at fault."""
+        self._cancel = cancel
+
+    def close(self) -> None:
+        """End the call, from any thread."""
+        if not self.closed.is_set():
+            self.closed.set()
+            self._cancel()
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """Who speaks with whom."""
+
+    tenancy: str
+    here: GroupId
+    there: GroupId
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What all links of a process share."""
+
+    settings: TransportSettings
+    inboxes: Inboxes
+    handlers: Handlers
+    room: Callable[[], None]
+    clock: Clock
+    randomness: Randomness
+
+    def nonce(self) -> int:
+        """A number that no other session has; never 0."""
+        return self.randomness.getrandbits(63) + 1

@@ -4,7 +4,7 @@ A batch from another process waits here as bytes and is decoded by the thread th
 network thread spends no time on segments, and a batch that is dropped costs nothing.
 
 Bounds. A local sender is refused when the queue is full; an empty queue takes any batch, or a batch
-larger than the inbox could never pass. A remote sender is bounded by credit (`credit`), which is
+larger than the inbox could never pass. A remote sender is bounded by credit (`sending`), which is
 returned as the task takes deliveries; a remote packet that has arrived is always accepted.
 
 Turns. Room is kept for the local senders that were refused, in their order. Without that some
@@ -45,8 +45,8 @@ from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control, ControlKind, Delivery, Partial, Sendable
 
 logger = logging.getLogger("onyx.transport")
-
 InboxKey = tuple[JobId, AllocationVersion, PeerId]
+_HURRYING = frozenset({ControlKind.FLUSH, ControlKind.END})
 
 
 def weight(item: Sendable | Encoded) -> int:
@@ -293,9 +293,6 @@ class BoundedInbox:
 def hurries(item: Sendable | Encoded) -> bool:
     """Whether nobody should wait for more before this item."""
     return isinstance(item, Control) and item.kind in _HURRYING
-
-
-_HURRYING = frozenset({ControlKind.FLUSH, ControlKind.END})
 
 
 def _return_credit(taken: list[_Waiting]) -> None:

@@ -1,8 +1,13 @@
-"""The seam between tasks and the network: batches, control items and acks between peers.
+"""The seam between tasks and the network: batches, control items, acks and lookups between peers.
 
 One transport a process. It treats a peer of the same process like any other, but hands the batch
 over without encoding it (short circuit). Every send is bounded: False means "no room, keep your
 place and try again later", which is how back-pressure travels.
+
+A *lookup* asks a task that keeps state. It names the groups whose states a batch needs, an answer
+has the states of the first of them, as many as fit. Neither changes anything, so a question may be
+asked again, and what comes twice is the same. Both pass by the limits of a link: a task asks for
+one batch at a time.
 """
 
 from __future__ import annotations
@@ -20,8 +25,10 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.requests.request import Answer, Append
 from onyx.transport.counters import Counters
-from onyx.transport.lookups import Lookup
 from onyx.transport.state_queries import StateAnswer, StateQuery
+
+FRONTIERS_MAX = 1024
+"""Frontiers in one EPOCH: at most 10 kB. More go in further items of the same number."""
 
 
 class Channel(msgspec.Struct, frozen=True):
@@ -45,10 +52,6 @@ class ControlKind(enum.IntEnum):
     EPOCH = 4
     """All that was sent before this came out of an epoch up to this one; nothing below its
     frontiers is sent after it."""
-
-
-FRONTIERS_MAX = 1024
-"""Frontiers in one EPOCH: at most 10 kB. More go in further items of the same number."""
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -290,3 +293,40 @@ class Transport(Protocol):
     def stop(self) -> None:
         """Close all links and inboxes. Idempotent."""
         ...
+
+
+class LookUp(msgspec.Struct, frozen=True):
+    """A question to the peer that has some groups."""
+
+    job: JobId
+    version: AllocationVersion
+    target: PeerId
+    """Who keeps the state."""
+    group: GroupId
+    """The group of who asks."""
+    asker: PeerId
+    number: int
+    """Number of the question; the answer has the same."""
+    state: str
+    """Name of the state within its task."""
+    keys: bytes
+    """Group keys, by `codec.questions`."""
+    durable: bool
+    """Whether the answer waits until all that is in it is durable."""
+
+
+class LookUpAnswer(msgspec.Struct, frozen=True):
+    """The answer to a question."""
+
+    job: JobId
+    version: AllocationVersion
+    target: PeerId
+    """Who has asked."""
+    number: int
+    states: bytes
+    """What the first keys have, by `codec.questions`."""
+    error: str = ""
+    """Why there is no answer."""
+
+
+Lookup = LookUp | LookUpAnswer

@@ -1,7 +1,7 @@
 """One link: everything between this group and one other, over any number of streams.
 
 A stream is one gRPC call; a link outlives its streams. Each stream begins with a hello, in which
-each side says how many packets it has received; what is missing is sent again (`packet_queue`).
+each side says how many packets it has received; what is missing is sent again (`PacketQueue`).
 
 Invariant: while both groups keep their link, each packet is delivered once and in order. A group
 drops its link when the two share no job. If they share one again, the hello has a new link id. The
@@ -39,14 +39,12 @@ from onyx.transport.frames.packets import (
     Returns,
     Schema,
 )
+from onyx.transport.hello import Ends, Stream, Surroundings
 from onyx.transport.inbox import BoundedInbox, hurries, weight
-from onyx.transport.interface import Channel, Control, Sendable
-from onyx.transport.lookups import Found, LookUp
-from onyx.transport.pacing import Pace, Urgency
+from onyx.transport.interface import Channel, Control, LookUp, LookUpAnswer, Sendable
 from onyx.transport.pieces import encoded_pieces
 from onyx.transport.receiving import Receiving
-from onyx.transport.sending import Sending
-from onyx.transport.stream import Ends, Stream, Surroundings
+from onyx.transport.sending import Pace, Sending, Urgency
 
 ACKNOWLEDGE_SHARE = 4
 """Packets are acknowledged at least every 1/4 of what the sender may hold, else by heartbeat."""
@@ -325,7 +323,7 @@ class Link:
                 handlers.on_held(job, version, target, roots)
             case Returns(job, version, target, trees, to_acker):
                 handlers.on_returns(job, version, target, trees, to_acker)
-            case LookUp() | Found():
+            case LookUp() | LookUpAnswer():
                 handlers.on_lookup(packet)
             case Credit():
                 with self._lock:

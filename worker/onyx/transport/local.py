@@ -21,8 +21,7 @@ from onyx.ledger.returns import Trees
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
-from onyx.transport.interface import Channel, Control, Handlers, Sendable
-from onyx.transport.lookups import Lookup
+from onyx.transport.interface import Channel, Control, Handlers, Lookup, Sendable
 
 
 class LocalTransport:

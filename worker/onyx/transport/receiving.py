@@ -10,13 +10,12 @@ import threading
 from collections.abc import Callable
 
 from onyx.transport.counters import Counters
-from onyx.transport.credit import InChannel
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import Close, FrameError, Item, Open, Schema
 from onyx.transport.inbox import BoundedInbox, Inboxes, InboxKey, weight
 from onyx.transport.interface import Channel, Control
-from onyx.transport.sending import CHANNELS_MAX
+from onyx.transport.sending import CHANNELS_MAX, InChannel
 
 
 class Receiving:

@@ -21,7 +21,6 @@ ANSWER_BYTES_MAX = 16_777_216
 EXTENTS_MAX = 1_000_000
 """Extents that may be asked for."""
 PIECE_BYTES = 262_144
-
 TABLE = ".table/"
 """Before the name of a table, which windows and states may have as well."""
 

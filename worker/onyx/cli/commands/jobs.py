@@ -11,7 +11,7 @@ from typing import Annotated
 from onyx.cli.command_line import Argument
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id
 from onyx.cli.status_table import print_statuses
-from onyx.client.naming import named
+from onyx.client.manifests import named
 from onyx.client.statuses import status_at, statuses
 from onyx.history.replicas import Replicas
 from onyx.log.zookeeper.log import ZooKeeperClientLog

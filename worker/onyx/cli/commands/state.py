@@ -29,10 +29,9 @@ from onyx.cli.options import (
 )
 from onyx.client.connection import connect
 from onyx.client.query import window_pages
-from onyx.client.state_batches import json_line, shown
-from onyx.client.states.named import states_of
+from onyx.client.states.kinds import states_of
 from onyx.client.states.state import State
-from onyx.client.window_view import EXTENTS_DEFAULT, WindowView
+from onyx.client.window_view import EXTENTS_DEFAULT, WindowView, json_line, shown
 from onyx.codec.questions import encode_place, parse_key, selection
 from onyx.errors import UserError
 from onyx.ids import JobId

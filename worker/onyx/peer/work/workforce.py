@@ -46,7 +46,7 @@ from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
 from onyx.tables.shared import SharedTables
 from onyx.task.task import CompletedTrees, ReturnedValues, StateQuestion
-from onyx.transport.lookups import Lookup
+from onyx.transport.interface import Lookup
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.peer")

@@ -20,8 +20,7 @@ from onyx.flow.groups.keys import shard_of
 from onyx.joins.kept import ForeignState
 from onyx.keystate.groups import Shards
 from onyx.task.channels.wiring import Site, Wiring
-from onyx.transport.interface import Transport
-from onyx.transport.lookups import Found, LookUp
+from onyx.transport.interface import LookUp, LookUpAnswer, Transport
 
 ASK_AGAIN_S = 2.0
 """After so long without an answer: it was lost, or its peer is busy with a batch."""
@@ -87,7 +86,7 @@ class Lookups:
         self._batch, self._keys, self._states, self._refused = None, [], [], {}
         return True
 
-    def receive(self, found: Found) -> None:
+    def receive(self, found: LookUpAnswer) -> None:
         """Take an answer; one that came before, or is about a batch before this one, is dropped."""
         question = self._open.pop(found.number, None)
         if question is None:

@@ -9,7 +9,7 @@ A frame on the wire, all of it valid protobuf (`wire/v1/streams.proto`):
 
     header      Frame.first, Frame.received          or Frame.hello, alone
     packet ...  Frame.packets, each with its own tag and length
-    checksum    Frame.checksum: one byte of tag, four for all bytes before (`checksum`)
+    checksum    Frame.checksum: one byte of tag, four for all bytes before (`packets`)
 
 Invariant: the checksum is the last five bytes.
 """

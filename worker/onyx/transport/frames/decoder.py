@@ -20,8 +20,9 @@ from onyx.codec.returns import decode_returns
 from onyx.errors import SegmentError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.encoded import Encoded
-from onyx.transport.frames.checksum import CHECKSUM_BYTES, CHECKSUM_TAG, checksum
 from onyx.transport.frames.packets import (
+    CHECKSUM_BYTES,
+    CHECKSUM_TAG,
     COLUMN_VALUES_MAX,
     Acks,
     Close,
@@ -36,9 +37,16 @@ from onyx.transport.frames.packets import (
     Packet,
     Returns,
     Schema,
+    checksum,
 )
-from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
-from onyx.transport.lookups import Found, LookUp
+from onyx.transport.interface import (
+    FRONTIERS_MAX,
+    Channel,
+    Control,
+    ControlKind,
+    LookUp,
+    LookUpAnswer,
+)
 from onyx.wire.v1 import streams_pb2 as pb
 
 _SHOWN_CHARACTERS_MAX = 60
@@ -258,8 +266,8 @@ def _read_look_up(message: pb.LookUp) -> LookUp:
     )
 
 
-def _read_found(message: pb.Found) -> Found:
-    return Found(
+def _read_found(message: pb.Found) -> LookUpAnswer:
+    return LookUpAnswer(
         JobId(_identifier(message.job)),
         AllocationVersion(message.version),
         PeerId(_identifier(message.target)),

@@ -16,10 +16,8 @@ from onyx.codec import segments as codec
 from onyx.codec.columns import encode_schema
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.transport.encoded import Encoded
-from onyx.transport.frames.checksum import CHECKSUM_TAG, checksum
-from onyx.transport.frames.packets import Acks, Completions, Held, Hello
-from onyx.transport.interface import Channel, Control, ControlKind
-from onyx.transport.lookups import LookUp, Lookup
+from onyx.transport.frames.packets import CHECKSUM_TAG, Acks, Completions, Held, Hello, checksum
+from onyx.transport.interface import Channel, Control, ControlKind, LookUp, Lookup
 from onyx.wire.v1 import streams_pb2 as pb
 
 _PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG, _COLUMNS_TAG, _STATES_TAG = (

@@ -21,8 +21,7 @@ from onyx.requests.tokens import metadata_of
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.gateway.messages import MANY, SERVICE, decode_answer, encode_append
-from onyx.transport.grpc_options import channel_options
-from onyx.transport.grpc_tls import open_channel
+from onyx.transport.grpc_channel import channel_options, open_channel
 
 UNSENT_MAX = 1_024
 """Requests of one call that wait for their answers; more are refused as BUSY."""
