@@ -41,7 +41,7 @@ WAIT_FIRST_S = 0.1
 WAIT_MAX_S = 1.0
 ASKED_AT_ONCE = 16
 Ask = Callable[[str, StateQuery, float], StateAnswer]
-"""Ask the group at an address, within so many seconds; raises as `grpc_asking.ask`."""
+"""Ask the group at an address, within so many seconds; raises as `grpc_state_queries.ask`."""
 ReadKept = Callable[[JobReader, Job, Question], Answer]
 """Read a question's answer where the state is kept, because no peer can be asked."""
 

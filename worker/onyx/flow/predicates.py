@@ -99,7 +99,7 @@ def segment_test(node: Node) -> Test:
     """The function that decides about one segment.
 
     Comparisons are about the new segment; where that is an exception, about the old one, which is
-    the segment that failed. SQL is about columns (`masks.one_by_one`).
+    the segment that failed. SQL is about columns (`conditions.one_by_one`).
     """
     assert not isinstance(node, Expression), "it is about columns"
     if isinstance(node, Call):

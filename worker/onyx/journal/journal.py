@@ -14,8 +14,8 @@ store decides whether an append or a fence comes first.
 Chunks go when the job's frontier has passed them. What must outlive them (the end, the source's
 cursor, the ids of requests) is in a summary first, and before that in a file what is to be kept of
 them (`depot`). So a summary is also the mark up to which everything is processed. It stands for all
-chunks up to its place, in older logs too. An owner whose fence turns out to end nothing lists
-again, and goes on from the summary.
+chunks up to its place, in older logs too. A fence ends nothing where its number had been used, and
+the chunk was collected (`storage.fenced_log`): its owner lists again, and goes on from the summary.
 
 Rejected: one file that is appended to. An fdatasync costs a quarter of a new file (0.24 to 0.9 ms,
 measured), but object stores cannot append, and a zombie could go on writing.

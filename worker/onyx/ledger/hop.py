@@ -48,8 +48,7 @@ class Hop(NamedTuple):
     """Which consumed segments are reported, increasing; None: all."""
     values: Numbers
     """What is reported for each of those. Never 0, but for an input's segments without children:
-    0 would complete the tree of
-    a root that its acker does not know yet."""
+    0 would complete the tree of a root that its acker does not know yet."""
 
 
 def hop(

@@ -2,8 +2,8 @@
 
     int64    decimal(10, 2)    list<string>    struct<lat: float64, lon: float64>
 
-Parsed here, because a manifest is checked where no Arrow library is; `flow/schemas` makes Arrow
-types of them. The names are Arrow's own where it has short ones.
+Parsed here, because a manifest is checked where no Arrow library is; `flow/columns/schemas` makes
+Arrow types of them. The names are Arrow's own where it has short ones.
 """
 
 from __future__ import annotations

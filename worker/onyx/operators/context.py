@@ -30,7 +30,7 @@ class OperatorContext(NamedTuple):
     page_max: int = ROWS_PAGE_MAX
     """So many segments are made at once, where a moment makes many."""
     keep_rows: Callable[[], Any] | None = None
-    """Makes what moves rows of a join out of memory (`stream_join.part.Keep`); None: all stay."""
+    """Makes what moves rows of a join out of memory (`stream_join.stored.Keep`); None: all stay."""
     memory_rows_max: int = 0
     """So many rows stay in memory; with `keep_rows`."""
     make_elsewhere: Make | None = None

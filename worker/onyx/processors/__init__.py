@@ -1,6 +1,6 @@
 """Processors: tasks that are objects, called again until they say that they are done.
 
-What a user's module imports. The engine's side of it is `onyx.program.processing`.
+What a user's module imports. The engine's side of it is `onyx.operators.processor`.
 """
 
 from onyx.processors.processor import (

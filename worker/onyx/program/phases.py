@@ -22,13 +22,15 @@ class Phase(enum.StrEnum):
     WIRE = "wire"
     """Taking the newest wiring: old channels dropped, a new inbox opened."""
     RECOVER = "recover"
-    """Inputs save their frontiers and register partitions; outputs fence off the dead."""
+    """Taking over: inputs register partitions and give away those of others, outputs fence off the
+    dead, tasks with state read the state logs of those before."""
     SIGNAL_READY = "signal-ready"
     """Logging that this peer can receive in this allocation version."""
     AWAIT_READY = "await-ready"
     """Waiting until every peer of the job is ready."""
     RESUME = "resume"
-    """Inputs load frontiers of their partitions and schedule what was pending for replay."""
+    """Inputs open the partitions that are new to them at their frontiers, for which journals are
+    taken over, and schedule what was pending for replay."""
     BEFORE_BATCH = "before-batch"
     """Calling the lifecycles' before_batch. The loop begins here, or with the next phase if there
     is no such hook."""
@@ -45,13 +47,15 @@ class Phase(enum.StrEnum):
     ROUTE = "route"
     """Flow conditions, and what becomes of segments that have failed: before anything counts."""
     ASSIGN_WINDOWS = "assign-windows"
-    """Segments change the state of their windows, and triggers fire."""
+    """The batch changes the state of the task, be it windows or not, and what fires is emitted."""
     SEND = "send"
-    """Building the new segments with their lineage, or writing to the plugin."""
+    """Building the new segments with their lineage, or writing to the plugin; then what has been
+    emitted and is in the state log."""
     WRITE_BATCH = "write-batch"
     """Handing batches and control items to the next peers until all are taken."""
     AFTER_BATCH = "after-batch"
-    """Calling the lifecycles' after_batch; acks are folded and sent."""
+    """Calling the lifecycles' after_batch; acks are folded and sent, of a task with state when its
+    log has the batch."""
     SEAL = "seal"
     """Sealing the output of the whole task on behalf of all its peers."""
     TAKE_OVER = "take-over"

@@ -1,1 +1,1 @@
-"""Durable state of windowed tasks: logs of immutable chunks in a directory or an object store."""
+"""Durable state of tasks: logs of immutable chunks in a directory or an object store."""

@@ -15,13 +15,13 @@ under the same number, before anything else: creating the same bytes twice is on
 
 The number of a deleted chunk is free again, and a fence there ends nothing: its writer is further
 on. So **a fence ends its log if a listing from after its creation has nothing else of the log at
-its number or behind it, and the note is below its number.** Proof: say that its number was used.
-Then that chunk had gone. A writer deletes only what a mark at its number or behind stands for, and
-an older mark only after a newer one is there; others delete only what is before a fence. So at each
-moment something was there, at the number or behind it. An object store lists in the order of names,
-and what is there moves to higher ones, so the listing has it. A folder lists in any order, and may
-miss what moves; but its note is never behind. If the number was never used, its writer comes to the
-fence next.
+its number or behind it, and the note is below its number.** Proof: suppose that its number had
+been used. Then that chunk was gone. A writer deletes only what a mark at its number or behind
+stands for, and an older mark only after a newer one is there; others delete only what is before a
+fence. So at each moment something was there, at the number or behind it. An object store lists in
+the order of names, and what is there moves to higher ones, so the listing has it. A folder lists in
+any order, and may miss what moves; but its note is never behind. If the number was never used, its
+writer comes to the fence next.
 
 A chunk that is missing between others leaves a gap. The last one leaves none: whoever reads the log
 would take the chunk before for its end, and go on without what was promised. So the writer notes

@@ -31,7 +31,8 @@ from onyx.telemetry.catalog import ERRORS
 logger = logging.getLogger("onyx.task")
 
 _TRIED_AT_EVERY_STEP = (Phase.READ_BATCH, Phase.WRITE_BATCH)
-"""Others wait between two tries, and what was in their way is in their way until they are done."""
+"""Phases whose obstacle is gone as soon as a step raises nothing. Others answer WAITING between two
+tries too, with the obstacle still there: it is cleared when they are done."""
 
 BATCHES_A_TURN = 8
 """What waits is worked off before anything new is read: a batch that has to queue has left the

@@ -463,7 +463,7 @@ class Allocation(msgspec.Struct):
     committing: OutputCommits | None = None
     """The commits of an exactly-once output."""
     keeper: StateKeeper | None = None
-    """The state of a windowed task, once it is recovered."""
+    """The state of a task that has one, once it is recovered."""
     lookups: Lookups | None = None
     """What is asked of another task for a batch."""
     retries: list[tuple[Site, Numbers, int]] = field(default_factory=list)

@@ -31,8 +31,8 @@ class StepOutcome(enum.Enum):
 
 
 ADVANCED, WAITING, DONE = StepOutcome
-"""The members of Progress as names of the module, for what runs with every batch: to look a member
-up in its class takes Python 3.11 as long as ten comparisons."""
+"""The members as names of the module, for what runs with every batch: to look a member up in its
+class takes Python 3.11 as long as ten comparisons."""
 
 
 class TaskKind(enum.StrEnum):
@@ -113,13 +113,13 @@ TABLES: Mapping[TaskKind, Table] = MappingProxyType(
     }
 )
 
+Successors = Mapping[Phase, Phase]
+"""For each phase the one that follows."""
 LOOP_END = Phase.AFTER_BATCH
-
-
+"""The last phase of the loop over batches."""
 LOOP_STARTS = (Phase.BEFORE_BATCH, Phase.READ_BATCH, Phase.RUN_QUERY)
 """The first of these that is not skipped. The driver of a query has no batches: its loop is the
 wait for the query."""
-Successors = Mapping[Phase, Phase]
 
 
 @cache

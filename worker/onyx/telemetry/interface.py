@@ -4,7 +4,7 @@ The classes here import no library and do nothing: they are both the interface a
 without a metrics endpoint uses. `metrics.py` implements them for Prometheus.
 
 Every metric is a row of the catalog, and is given as that row. So a new metric needs no method
-here. Only `batch` has its own, because it is called for every batch (`batch_tallies.py`). A hook is
+here. Only `batch` has its own, because it is called for every batch (`task_series`). A hook is
 called once a batch or entry, never once a segment.
 """
 

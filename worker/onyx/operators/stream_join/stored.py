@@ -23,7 +23,7 @@ from onyx.operators.stream_join.spans import Reach, Times
 
 GROWS = 2
 Gone = Callable[[KeyedRows], Mask]
-"""Which rows are of no use any more, of rows in order (`part.in_order`)."""
+"""Which rows are of no use any more, of rows in order (`in_order`)."""
 PART_BYTES_MAX = 1 << 30
 """Parts are not merged into a larger one: a column holds 2 GiB of text."""
 
@@ -60,7 +60,7 @@ class StoredSide:
         return tuple(self._parts)
 
     def add(self, rows: KeyedRows) -> None:
-        """More rows, in order (`part.in_order`)."""
+        """More rows, in order (`in_order`)."""
         if not len(rows):
             return
         assert len(rows.hashes) == len(rows.times) == len(rows.where), "columns of the same rows"

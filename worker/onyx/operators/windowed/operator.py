@@ -1,6 +1,6 @@
 """The windows of a task: segments that are fresh change them, and what fires is emitted.
 
-`windows.TaskWindows` is the state. What is here belongs to a task: which segments count, what the
+`windows.task_windows` has the state. What is here belongs to a task: which segments count, what the
 functions of triggers make of what fires, and what becomes of segments that come late.
 """
 

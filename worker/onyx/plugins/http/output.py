@@ -87,7 +87,7 @@ class HttpOutput:
         return self._writer.durable()
 
     def take_refused(self) -> list[RefusedSegments]:
-        """What the server has refused since the last call: see `engine_outputs.RefusingOutput`."""
+        """What the server has refused since the last call: see `protocol.RefusingOutput`."""
         return self._dispatch.take_refused()
 
     def flush(self) -> None:

@@ -299,7 +299,7 @@ class PartsCursor(msgspec.Struct, frozen=True):
 
 
 class PartsFeed(Unanswered):
-    """Implements `journalled.feed.Feed`."""
+    """Implements `journalled.partition.Feed`."""
 
     judges = False
 

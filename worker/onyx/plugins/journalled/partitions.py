@@ -86,7 +86,8 @@ class JournalledPartitions:
         return Cursor(position, {_JOB: str(job)})
 
     def open(self, partition: str, cursor: Cursor) -> JournalReader:
-        """The reader of a partition; beside one that is open, a reader of what is there."""
+        """The reader of a partition, whose journal is taken over. Of one that is open here, another
+        reader of what is there, for a replay."""
         state = {_JOB: str(self._context.job)}
         owned = self._open.get(partition)
         if owned is not None:
@@ -118,6 +119,8 @@ class JournalledPartitions:
             self._give_away(partition)
 
     def _journal(self, partition: str, cursor: Cursor) -> Journal:
+        """Take the journal over, at the frontier of its partition. The first frontier after an
+        upgrade is one of the old job's journal: what is left there is copied."""
         context, number = self._context, self.names.index(partition)
         store = context.durable_store()
         folder = PartitionFolder(context.job, context.task, number)

@@ -140,8 +140,10 @@ class OwnerReader(JournalReader):
         return self._partition.exhausted and self._position >= self._partition.end
 
     def cursor(self, position: int) -> Cursor:
-        """The beginning of the chunk that has the position, which is the frontier. Under
-        at-most-once positions may be given away that nothing has: then what was read last."""
+        """The beginning of the chunk that has the position, which is the frontier. It is asked for
+        with each frontier that is saved, so here the feed hears what is processed, by owners of
+        before too. Under at-most-once positions may be given away that nothing has: then what was
+        read last."""
         feed, metrics = self._partition.feed, self._metrics
         feed.passed(position)
         feed.report(metrics)

@@ -65,8 +65,8 @@ class RequestsInput(Input):
         return self._partitions.names
 
     def start(self, partition: str) -> Cursor:
-        """In the journal of the job that this one upgrades, if `startFrom` says so; else at the
-        beginning of one of its own."""
+        """Where a partition begins that has no frontier, own or carried over: in the journal of the
+        job that this one upgrades, if `startFrom` says so; else in one of its own."""
         return self._partitions.start(partition, self._options.start_from)
 
     def open(self, partition: str, cursor: Cursor) -> JournalReader:

@@ -436,7 +436,8 @@ class RequestQueue:
 
 
 def restored(remembered: RememberedRequest) -> KnownRequest:
-    """A request that was in the journal when the partition was taken over."""
+    """A request that was in the journal when the partition was taken over. Unless segments of it
+    have failed, that does not say what is processed: it is open until the frontier `passed` it."""
     judged = remembered.outcomes is not None
     entry = KnownRequest(
         remembered.id,

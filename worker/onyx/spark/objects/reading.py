@@ -159,7 +159,7 @@ def fetched(
 
 
 def schemas_of(urls: Sequence[str]) -> list[pa.Schema]:
-    """The schema of each file, from its footer. Raises like `fetch.rows_of`."""
+    """The schema of each file, from its footer. Raises like `rows_of`."""
     if not urls or not is_remote(urls[0]):
         return list(map(_local_schema, urls))
     with ThreadPoolExecutor(REQUESTS_MAX) as pool:

@@ -63,7 +63,7 @@ class ObjectParts:
     @property
     def notes(self) -> ObjectUrl:
         """Where whoever stages for this writer, as executors of Spark do, notes each upload before
-        it sends a byte (`objects.notes`)."""
+        it sends a byte (`objects.writer.UploadNote`)."""
         with self.explained():
             return self._own or self._marked()
 

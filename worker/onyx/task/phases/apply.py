@@ -48,7 +48,7 @@ def look_up(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
 
 def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Call the function, unless the leaves were kept from the last allocation version."""
-    source, kept = runtime.source, work.leaves is not None
+    source, were_there = runtime.source, work.leaves is not None
     program, keeper = runtime.program, allocation.keeper
     examined = source is None or source.examined
     if keeper is None:
@@ -57,7 +57,7 @@ def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
         keeper.operator.apply(work, examined, allocation.answering)
         if allocation.edges is not None:
             _settle(allocation.edges, keeper.operator.moves, work)
-    if not kept:
+    if not were_there:
         work.timer.applied()
     return ADVANCED
 
@@ -116,7 +116,7 @@ def assign_windows(runtime: Runtime, allocation: Allocation, work: Work) -> Answ
     program, keeper = runtime.program, allocation.keeper
     if keeper is None:
         return ADVANCED
-    if work.kept:
+    if work.kept:  # it has changed the state in an earlier step
         return ADVANCED if make_durable(runtime, allocation, keeper) else WAITING
     if work.partials:
         program.metrics.batch(sum(map(len, work.partials)), 0)

@@ -40,7 +40,7 @@ def after_batch(task: BatchTask) -> Answer:
     if runtime.program.lifecycles.hooks:
         runtime.program.lifecycles.merge("after_batch", runtime.program.event)
     if sink is not None:
-        _ack_durable(runtime, allocation, sink)
+        _ack_written(runtime, allocation, sink)
     if allocation.keeper is not None:
         tend(runtime, allocation, idle=False, tick=batch is not None, ends=batch is None)
     allocation.acks.tend(idle=False)
@@ -73,7 +73,8 @@ def _passes_leaves(program: Program, work: Work) -> bool:
 
 
 def idle(task: BatchTask) -> Answer:
-    """Do what is due; WAITING when nothing is."""
+    """Do what is due; WAITING when nothing is. ADVANCED goes through the phases that follow without
+    a batch: so what has fired meanwhile is sent when the state log has it."""
     if task.sealing.wanted:
         return Phase.SEAL
     runtime, allocation = task.runtime, task.allocation
@@ -88,7 +89,7 @@ def idle(task: BatchTask) -> Answer:
         return WAITING
     if sink is not None:
         sink.tick()
-        _ack_durable(runtime, allocation, sink)
+        _ack_written(runtime, allocation, sink)
     moved = tend(runtime, allocation, idle=True, tick=True, ends=True)
     signal_rest(runtime, allocation)
     allocation.acks.tend(idle=True)
@@ -96,7 +97,7 @@ def idle(task: BatchTask) -> Answer:
     return ADVANCED if moved else WAITING
 
 
-def _ack_durable(runtime: Runtime, allocation: Allocation, sink: Sink) -> None:
+def _ack_written(runtime: Runtime, allocation: Allocation, sink: Sink) -> None:
     """Ack what an output has made durable, and its end if that was the last of it.
 
     Raises:
@@ -124,10 +125,10 @@ def _end_source(runtime: Runtime, allocation: Allocation, source: Source) -> Non
     if allocation.exhaust_proposed:
         return
     if not source.finished_reading():
-        _flush(allocation, source)  # for those who ask late
+        _flush_if_wanted(allocation, source)  # for those who ask late
         return
     if not runtime.delivery.read_through(source, allocation.ends):
-        _flush(allocation, source)
+        _flush_if_wanted(allocation, source)
         return
     if source.known and not source.save_frontiers():
         return
@@ -153,7 +154,7 @@ def _flush_again(runtime: Runtime, allocation: Allocation) -> None:
         allocation.outbox.broadcast(FLUSH)
 
 
-def _flush(allocation: Allocation, source: Source) -> None:
+def _flush_if_wanted(allocation: Allocation, source: Source) -> None:
     if source.wants_flush():
         allocation.acks.hurry()
         allocation.outbox.broadcast(FLUSH)

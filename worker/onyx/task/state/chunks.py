@@ -168,7 +168,8 @@ class PendingChunk(msgspec.Struct):
 
 
 class ChunkWriter:
-    """Not thread-safe; the log is written on a thread of the pool."""
+    """Writes the chunks of one task, one at a time. Not thread-safe; the log is written on a thread
+    of the pool."""
 
     def __init__(
         self,
@@ -196,7 +197,7 @@ class ChunkWriter:
         """Whether the next chunk is to hold the whole state."""
         return self._log.wants_snapshot
 
-    def begin(self, chunk: Chunk, files: Sequence[StateFiles], append: PendingChunk) -> None:
+    def begin(self, chunk: Chunk, files: Sequence[StateFiles], pending: PendingChunk) -> None:
         """Begin to write a chunk.
 
         Args:
@@ -215,13 +216,13 @@ class ChunkWriter:
             for each in files:
                 each.remove()
 
-        self.current, self._work, self._future = append, work, self._background(work)
+        self.current, self._work, self._future = pending, work, self._background(work)
         self._whole = whole
 
     def take_durable(self) -> PendingChunk | None:
         """The chunk that has become durable, once. Raises what appending a chunk has raised."""
-        append = self.current
-        if append is None or not self._future.done() or self._fenced:
+        pending = self.current
+        if pending is None or not self._future.done() or self._fenced:
             return None
         try:
             self._future.result()
@@ -235,7 +236,7 @@ class ChunkWriter:
         self.current, self.obstacle = None, ""
         if self._whole:
             self._collector.begin()
-        return append
+        return pending
 
     def _again(self, error: Unavailable) -> None:
         self.obstacle = str(error)

@@ -221,7 +221,7 @@ class _ShardEmissions(msgspec.Struct):
 
 
 class Emissions:
-    """The emissions of one windowed task on one peer, in one allocation version. Not
+    """The emissions of one task with state on one peer, in one allocation version. Not
     thread-safe."""
 
     def __init__(

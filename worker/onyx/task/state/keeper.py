@@ -291,7 +291,8 @@ class StateKeeper:
 
 
 class AwaitedSegments:
-    """Their ids, each with its root. They are few: those of a batch, after a crash."""
+    """Segments that come again before event time goes on (`StateKeeper.wait_for`): their ids, each
+    with its root. They are few: those of a batch, after a crash."""
 
     def __init__(self) -> None:
         self._roots: dict[int, int] = {}
@@ -300,7 +301,7 @@ class AwaitedSegments:
         return bool(self._roots)
 
     def add(self, roots: Numbers, ids: Numbers) -> None:
-        """Segments that have come come again, in another form: wait for them."""
+        """Wait for these: they have come in a form that cannot be used, and come again."""
         pairs = zip(array_of(ids).tolist(), array_of(first_attempts(roots)).tolist(), strict=True)
         self._roots.update(pairs)
 

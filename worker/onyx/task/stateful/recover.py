@@ -51,7 +51,8 @@ _MAKE_BY_SPARK = OnDemand("onyx.task.stateful.by_spark:make_by_spark")
 
 
 def recover_windows(runtime: Runtime, allocation: Allocation) -> bool:
-    """Take over the shards of this peer; False while the job waits for it."""
+    """Take over the shards of this peer, whatever operator has them; False while the job waits for
+    it."""
     its, delivery = runtime.program.operator, runtime.delivery
     if its is None or allocation.keeper is not None:
         return True

@@ -78,7 +78,7 @@ def tend(runtime: Runtime, allocation: Allocation, idle: bool, tick: bool, ends:
     tick &= not allocation.rests or keeper.operator.unfinished
     ends &= not allocation.rests
     moved = next_page(keeper) if keeper.firing is not None else tick and _tick(keeper)
-    durable = _ack_durable(runtime, allocation, keeper)
+    durable = _ack_logged(runtime, allocation, keeper)
     if ends and not durable and keeper.firing is None and not keeper.operator.unfinished:
         moved |= end(runtime, allocation, keeper)
     return keeper.cut(idle) or moved or durable or keeper.emissions.waiting
@@ -95,7 +95,7 @@ def _tick(keeper: StateKeeper) -> bool:
     return True
 
 
-def _ack_durable(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
+def _ack_logged(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
     """Ack what the state log has; whether there was something."""
     try:
         durable = keeper.take_durable()
@@ -111,7 +111,7 @@ def _ack_durable(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) 
 
 def make_durable(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
     """Write what has changed, at once; whether all of it is durable."""
-    _ack_durable(runtime, allocation, keeper)
+    _ack_logged(runtime, allocation, keeper)
     keeper.cut(idle=True, at_once=True)
     return keeper.durable
 
@@ -121,7 +121,7 @@ def make_answers_durable(runtime: Runtime, allocation: Allocation) -> None:
     given when all before it is durable. Nothing of the batch may be half applied."""
     keeper = allocation.keeper
     if keeper is not None and keeper.answers.waiting:
-        _ack_durable(runtime, allocation, keeper)
+        _ack_logged(runtime, allocation, keeper)
         keeper.cut(idle=True)
 
 
@@ -168,7 +168,7 @@ def fire(
     """Carry out the first page of what fires now; `next_page` does the others.
 
     Args:
-        runs: what windows are asked.
+        runs: asks the operator.
         through: called when all of it has been carried out.
     """
     assert keeper.firing is None, "one moment after the other"
@@ -219,7 +219,7 @@ def end(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
     if left and keeper.ready_to_fire:
         if not _end_is_known(runtime, keeper):
             return False
-        _complete(keeper, left if keeper.operator.at_once else left[:COMPLETED_AT_ONCE])
+        _fire_last(keeper, left if keeper.operator.at_once else left[:COMPLETED_AT_ONCE])
         return True
     if keeper.emissions.wants_flush(ends=True):
         allocation.outbox.broadcast(FLUSH)
@@ -258,7 +258,7 @@ def _fed_no_more(runtime: Runtime, allocation: Allocation) -> bool:
     return runtime.delivery.fed_no_more(allocation.ends, ended)
 
 
-def _complete(keeper: StateKeeper, shards: list[int]) -> None:
+def _fire_last(keeper: StateKeeper, shards: list[int]) -> None:
     """Shards fire for the last time."""
     now_ms = keeper.clock.wall_ms()
 
@@ -280,5 +280,5 @@ def _propose_exhausted(assignment: Assignment, keeper: StateKeeper) -> None:
 
 
 def has_ended(keeper: StateKeeper | None) -> bool:
-    """Whether the task's windows, if any, have fired for the last time and all has arrived."""
+    """Whether the state of a task, if any, has fired for the last time and all has arrived."""
     return keeper is None or keeper.ended
