@@ -109,12 +109,15 @@ class Reconciler(Generic[SeenT, PlanT]):
             raise error
 
     async def _steps(self, key: ObjectKey) -> Exception | None:
+        """Observe, plan and act in rounds, until a plan has no actions or one has failed; then
+        report it. The last round reports in any case."""
         failed: PlanT | None = None
         for left in reversed(range(self._kind.plans_max + 1)):
             body = self._store.get(key)
             seen = None if body is None else await self._kind.observe(key, body)
             if body is None or seen is None:
                 return None
+            # After an action that failed there is no other plan: it says what is reported.
             plan = failed or self._kind.plan(seen)
             if failed is None and plan.actions and left:
                 failed = await self._kind.act(body, seen, plan)

@@ -1,1 +1,1 @@
-"""Admission: the validating webhook."""
+"""Admission: the webhooks, which refuse what is wrong and mark who has changed a job."""

@@ -1,5 +1,5 @@
-"""The validating webhook's server: bytes in, bytes out, over TLS; served while the operator runs,
-if it has a certificate.
+"""The server of both webhooks, validating and marking: bytes in, bytes out, over TLS; served while
+the operator runs, if it has a certificate.
 
 Any pod may reach its port. So it has the server of the workers' port for HTTP, with its limits of
 connections, times and sizes, and looks at no more of a review than that is worth.
@@ -66,7 +66,7 @@ async def serve_webhook(
 
 
 class Webhook:
-    """Serves reviews at `PATHS` between `start` and `close`.
+    """Serves reviews at `PATHS` and `MARK_PATH` between `start` and `close`.
 
     Raises:
         SettingsError: the certificates are not good.

@@ -102,9 +102,9 @@ class Jobs:
         self._departures.job_gone(body, cluster_of(body), known)
 
     def _cluster_changed(self, key: ObjectKey, body: Object, gone: bool) -> None:
-        """The jobs of a cluster are touched, and those of clusters that are gone: it may have taken
-        over their log. Its log is followed even if it has none, because there
-        may be jobs in it whose objects are gone."""
+        """Touch the jobs of the cluster, and those whose own cluster is gone, because this one may
+        have taken over its log. The log of a cluster without OnyxJobs is followed too: there may be
+        jobs in it whose objects are gone."""
         if gone and not self._operator.tenancies.is_refused(body):
             self._departures.cluster_gone(key, body)
         elif not gone and isinstance(settings := self._logs.connection(key), Settings):

@@ -123,7 +123,7 @@ def ids_of_interest(
         return stage_of(job)
 
     wanted = spec.job_id(_attempt(spec, record, ask))
-    ask(spec.job_id(record.attempt + 1))
+    ask(spec.job_id(record.attempt + 1))  # where it has failed, or is fenced
     known = (each for each in asked if stage_of(each) != "unknown")
     return tuple(dict.fromkeys((*recorded, wanted, *known)))
 
@@ -148,6 +148,7 @@ def _is_only_intended(record: SubmissionRecord, log: Log) -> bool:
 def _wanted(spec: Spec, record: SubmissionRecord, log: Log) -> SubmissionRecord:
     job = log.job(record.job_id)
     if is_of(spec, record) and job.stage == "fenced":
+        # Killed before it was submitted, so another id is needed. That counts as no retry.
         return replace(_next_attempt(spec, record), first_attempt=record.first_attempt + 1)
     if is_of(spec, record) and is_retried(spec, record, job):
         return _next_attempt(spec, record)
@@ -167,13 +168,16 @@ def _next_attempt(spec: Spec, record: SubmissionRecord) -> SubmissionRecord:
 def _to_upgrade(
     spec: Spec, record: SubmissionRecord, old: SubmissionRecord, log: Log
 ) -> SubmissionRecord | None:
+    """The job of the object, `old`, if the wanted one goes on with its state."""
     declared, job = spec.declaration, log.job(old.job_id)
     if spec.job is None or spec.deleted_at or declared.upgrade_policy != "KeepState":
         return None
     if declared.desired_state != "Running":
         return None
     if is_of(spec, old) and old is record:
+        # Nothing was edited: only a job that has failed is submitted once more.
         return old if is_retried(spec, old, job) else None
+    # What has come to its end, or will, leaves nothing to go on with.
     forgotten = job.stage == "unknown" and record.phase in ("Completed", "Stopped")
     ends = job.stage == "completed" or job.draining or forgotten
     return None if ends or old.nonce != declared.restart_nonce else old

@@ -98,18 +98,18 @@ def plan(seen: JobObservation) -> JobPlan:
         return _delete(seen, seen.log)
     if seen.spec.job is None:
         found = _invalid(seen)
-        return replace(found, actions=_gone_on(seen, found))
-    found = _live(seen, seen.log)
+        return replace(found, actions=_unpaused(seen, found))
+    found = _valid(seen, seen.log)
     submits = any(isinstance(each, Submit | Remember) for each in found.actions)
     if seen.log.heir and (submits or not is_of(seen.spec, seen.record)):
         found = _guest(seen, seen.log)
     # Names are used once at a time: who had this one before is gone, and its job goes first.
     ends = (*seen.log.orphans, *_come_back(seen, seen.log, found.actions))
     kills = (ControlJob(KillJob(job=each)) for each in ends)
-    return replace(found, actions=(*kills, *found.actions, *_gone_on(seen, found)))
+    return replace(found, actions=(*kills, *found.actions, *_unpaused(seen, found)))
 
 
-def _gone_on(seen: JobObservation, found: JobPlan) -> tuple[Action, ...]:
+def _unpaused(seen: JobObservation, found: JobPlan) -> tuple[Action, ...]:
     """A job that was paused for an upgrade goes on, if that was taken back or refused."""
     job, now = seen.current_job, seen.versions.current
     if not job.paused or job.suspended or seen.spec.declaration.desired_state != "Running":
@@ -122,7 +122,7 @@ def _gone_on(seen: JobObservation, found: JobPlan) -> tuple[Action, ...]:
 def _guest(seen: JobObservation, log: Log) -> JobPlan:
     """A job in the log of a cluster that its object does not name is looked after to its end. No
     other is submitted there, and an edit does not end it."""
-    phase = _going_on(seen.current_job)[0] if seen.current_job.stage == "live" else ""
+    phase = _words_of_live(seen.current_job)[0] if seen.current_job.stage == "live" else ""
     message = (
         f"nothing new is submitted: the cluster that it names is gone, and OnyxCluster {log.heir} "
         "has taken over its log; make a job for that one"
@@ -168,17 +168,17 @@ def _without_log(seen: JobObservation, trouble: Trouble) -> JobPlan:
 def _invalid(seen: JobObservation) -> JobPlan:
     """An invalid spec starts nothing and stops nothing: a job that runs goes on as it was."""
     spec, job = seen.spec, seen.current_job
-    if job.stage != "live" and _has_ended_before(seen):
+    if job.stage != "live" and _file_went_after_end(seen):
         message = "the job has ended; its file is not there any more"
         return _ended(seen, seen.record.phase, "Finished", message)
     if job.stage != "live":
         return _unusable(seen)
-    phase, _, _ = _going_on(job)
+    phase, _, _ = _words_of_live(job)
     message = f"the job of the previous spec goes on; the new spec is wrong: {short(spec.problem)}"
     return JobPlan((), phase, spec.problem_reason, message, _until_file(seen))
 
 
-def _has_ended_before(seen: JobObservation) -> bool:
+def _file_went_after_end(seen: JobObservation) -> bool:
     """Whether the file of a job went after the job had ended: nothing asks for another one."""
     gone = seen.spec.problem_reason == JOB_REF_NOT_FOUND and seen.status_is_current
     return gone and seen.record.phase in ("Completed", "Stopped", "Failed", "Killed")
@@ -199,19 +199,22 @@ def _until_file(seen: JobObservation) -> float | None:
     return min(max(seen.invalid_s, FILE_WAIT_MIN_S), FILE_WAIT_MAX_S)
 
 
-def _live(seen: JobObservation, log: Log) -> JobPlan:
+def _valid(seen: JobObservation, log: Log) -> JobPlan:
+    """A spec that is a job, of an object that stays: the first case that fits."""
     spec, record, found = seen.spec, seen.record, seen.versions
     now, job = found.current, seen.current_job
     if is_of(spec, record) and now is record:
         return _same(seen, log)
     if now is not None and is_of(spec, now) and not is_of(spec, record) and job.stage == "live":
-        return JobPlan((*_fence(seen, log), Remember(now)), *_going_on(job))
+        # An edit was taken back before its job was in the log: the record names the old job again.
+        return JobPlan((*_fence(seen, log), Remember(now)), *_words_of_live(job))
     if seen.unfit and spec.declaration.desired_state == "Running":
         return _unfit(seen, log)
     if found.upgrades is not None:
         return _upgrade(seen, log, found.upgrades)
     if now is not None and now.job_id is not None and job.stage == "live":
         return _replace(seen, now.job_id, job)
+    # No job yet, or one that has ended and whose state nobody goes on with.
     begun = _begin(seen, log, found.wanted)
     return replace(begun, actions=(*_fence(seen, log), *begun.actions))
 
@@ -222,7 +225,7 @@ def _unfit(seen: JobObservation, log: Log) -> JobPlan:
     job, why = seen.current_job, short(seen.unfit)
     if job.stage != "live":
         return JobPlan(_fence(seen, log), "Pending", CLUSTER_UNFIT, why, refusal=seen.unfit)
-    phase, _, _ = _going_on(job)
+    phase, _, _ = _words_of_live(job)
     message = f"the job of the previous spec goes on; the cluster cannot run the new one: {why}"
     return JobPlan((), phase, CLUSTER_UNFIT, message, refusal=seen.unfit)
 
@@ -237,13 +240,16 @@ def _fence(seen: JobObservation, log: Log) -> tuple[Action, ...]:
 
 
 def _begin(
-    seen: JobObservation, log: Log, record: SubmissionRecord, by: UpgradeVerdict = _FROM_BEGINNING
+    seen: JobObservation,
+    log: Log,
+    record: SubmissionRecord,
+    verdict: UpgradeVerdict = _FROM_BEGINNING,
 ) -> JobPlan:
     """Submit a job, if it is to run now.
 
     Args:
         record: what is recorded of it before.
-        by: the upgrade that it makes, if any.
+        verdict: of the upgrade that it makes, if any.
     """
     desired, unknown = (
         seen.spec.declaration.desired_state,
@@ -258,41 +264,43 @@ def _begin(
     if seen.record != replace(record, phase=seen.record.phase):
         actions.append(Remember(record))
     if unknown:
-        actions.append(Submit(record.job_id, by.upgrades, by.remarks))
+        actions.append(Submit(record.job_id, verdict.upgrades, verdict.remarks))
     return JobPlan(tuple(actions), "Submitted", _SUBMITTED, f"job {record.job_id} is in the log")
 
 
 def _upgrade(seen: JobObservation, log: Log, old: SubmissionRecord) -> JobPlan:
     """Submit a job that upgrades the old one: the same log entry kills that."""
-    by, job = seen.upgrade, log.job(old.job_id)
-    assert by is not None
+    verdict, job = seen.upgrade, log.job(old.job_id)
+    assert verdict is not None
     assert old.job_id is not None
-    if by.refusal:
-        return _refused(seen.record, job, by)
-    if by.waits or by.pauses:
-        phase, _, why = _going_on(job)
-        pause = () if by.waits or job.paused else (ControlJob(PauseJob(job=old.job_id)),)
-        return JobPlan(pause, phase, _WAITS, by.waits or why, by.again_in_s)
+    if verdict.refusal:
+        return _refused(seen.record, job, verdict)
+    if verdict.waits or verdict.pauses:
+        phase, _, why = _words_of_live(job)
+        pause = () if verdict.waits or job.paused else (ControlJob(PauseJob(job=old.job_id)),)
+        return JobPlan(pause, phase, _WAITS, verdict.waits or why, verdict.again_in_s)
     named = replace(old, submitted_at="", finished_at="", phase="", upgraded_from=None)
-    begun = _begin(seen, log, replace(seen.versions.wanted, upgraded_from=named), by)
+    begun = _begin(seen, log, replace(seen.versions.wanted, upgraded_from=named), verdict)
     actions = begun.actions
-    if job.stage == "live" and by.upgrades != old.job_id:
-        # It has no state of its own yet. Once it has ended, the holder of the state is final.
+    if job.stage == "live" and verdict.upgrades != old.job_id:
+        # It has no state of its own yet. Once it has ended, the holder of the state is final, and
+        # the next plan submits.
         unsent = (each for each in actions if not isinstance(each, Submit))
         actions = (*unsent, ControlJob(KillJob(job=old.job_id)))
     return replace(begun, actions=(*_fence(seen, log), *actions))
 
 
-def _refused(record: SubmissionRecord, job: LogJob, by: UpgradeVerdict) -> JobPlan:
+def _refused(record: SubmissionRecord, job: LogJob, verdict: UpgradeVerdict) -> JobPlan:
     """An edit that would lose state, or cannot run, starts nothing and stops nothing either."""
     phase, now = _phase(record), "the job of the previous spec has ended"
     if job.stage == "live":
-        phase, _, _ = _going_on(job)
+        phase, _, _ = _words_of_live(job)
         now = "the job of the previous spec goes on"
     elif job.stage == "killed":
         phase, now = ("Failed", job.failure) if job.failure else ("Killed", now)
-    message = f"{now}; the new one cannot upgrade it: {short(by.refusal)}"
-    return JobPlan((), phase, "UpgradeRefused", message, by.again_in_s, by.refusal)
+    message = f"{now}; the new one cannot upgrade it: {short(verdict.refusal)}"
+    reason, refusal = "UpgradeRefused", verdict.refusal
+    return JobPlan((), phase, reason, message, verdict.again_in_s, refusal)
 
 
 def _replace(seen: JobObservation, old: JobId, job: LogJob) -> JobPlan:
@@ -352,7 +360,7 @@ def _keep(seen: JobObservation, job: LogJob) -> JobPlan:
     elif desired == "Stopped":
         actions = _drained(job_id, job)
     actions += _options_set(seen, job_id, job)
-    phase, reason, message = _going_on(job)
+    phase, reason, message = _words_of_live(job)
     if desired == "Running" and job.draining:
         message = _and_why("it was stopped and drains; another restartNonce runs it again", job)
     return JobPlan(actions, phase, reason, message)
@@ -369,7 +377,7 @@ def _options_set(seen: JobObservation, job_id: JobId, job: LogJob) -> tuple[Acti
     return (ControlJob(SetOptions(job=job_id, tasks=tasks, declares=spec.options)),)
 
 
-def _going_on(job: LogJob) -> tuple[str, str, str]:
+def _words_of_live(job: LogJob) -> tuple[str, str, str]:
     """Phase, reason and message of a job that has not ended."""
     if job.suspended:
         return "Suspended", "Suspended", "the job has given its peers to others and keeps its work"

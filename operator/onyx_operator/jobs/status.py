@@ -45,7 +45,7 @@ _WARNING = frozenset((*_WRONG_PHASES, *_WRONG_REASONS, *_WRONG_CLUSTERS))
 def status(seen: JobObservation, plan: JobPlan) -> dict[str, Any]:
     """The whole status after a plan has been carried out."""
     spec, record, log, before = seen.spec, seen.record, seen.log, seen.before
-    if _has_ended_before(seen):
+    if _is_final(seen):
         return dict(before)
     job = log.job(record.job_id) if isinstance(log, Log) else None
     now = timestamp(seen.now_s)
@@ -76,7 +76,7 @@ def is_warning(phase: str, reason: str = "") -> bool:
     return not _WARNING.isdisjoint((phase, reason))
 
 
-def _has_ended_before(seen: JobObservation) -> bool:
+def _is_final(seen: JobObservation) -> bool:
     """Whether the status of a job that has ended is complete: a log that cannot be reached changes
     nothing of it."""
     ended = seen.record.finished and is_of(seen.spec, seen.record)

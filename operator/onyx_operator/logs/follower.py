@@ -71,11 +71,15 @@ class Follower:
         self._threads = ThreadPoolExecutor(threads_max, "onyx-log-view")
         self._client: Client | None = None
         self._following = contextlib.ExitStack()
-        self._newest = self.replica = Replica()
+        self._newest = Replica()
+        """As the thread of the log has it."""
+        self.replica = self._newest
+        """As the event loop has it: the newest one that was published."""
         self.usage: Usage | None = None
         """What the tenancy held some seconds ago."""
         self._closed = self._broken = False
-        self._told = True
+        self._is_published = True
+        """False as long as a `_publish` is to come, which takes whatever has been read by then."""
         self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
         self._poke = asyncio.Event()
         self.trouble: Trouble | None = Trouble(CONNECTING, f"connecting to {self._where()}")
@@ -213,8 +217,8 @@ class Follower:
         self._newest = replica
         if isinstance(item, Entry):
             self._listener.heard(item, replica)
-        if self._told:
-            self._told = False
+        if self._is_published:
+            self._is_published = False
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._publish)
 
@@ -227,7 +231,7 @@ class Follower:
     def _publish(self) -> None:
         """Take over the newest replica."""
         # Before the replica is taken: an entry that comes after that is published once more.
-        self._told = True
+        self._is_published = True
         old, self.replica = self.replica, self._newest
         self._listener.moved(old, self.replica)
         position = self.replica.version

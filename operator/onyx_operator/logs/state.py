@@ -98,8 +98,8 @@ class Trouble(msgspec.Struct, frozen=True):
     """Why the log cannot be used now."""
 
     reason: str
-    """`ClusterNotFound`, `ClusterNotReady`, `LogUnreachable`, `Connecting`,
-    `TenancyTaken`."""
+    """The log is not known: `ClusterNotFound`, `ClusterRefused`, `ClusterNotReady`,
+    `TooManyClusters`; or cannot be used: `Connecting`, `LogUnreachable`, `TenancyTaken`."""
     message: str
     without_workers: bool = False
     """There are no workers either; otherwise jobs go on as they were."""
@@ -109,8 +109,8 @@ class UpgradeVerdict(msgspec.Struct, frozen=True):
     """Whether the wanted job can upgrade the object's job, by the log and both manifests."""
 
     upgrades: JobId | None = None
-    """The job whose state it would carry over: the object's job, or the one which that upgrades, as
-    long as it has not carried over the state itself."""
+    """The job whose state it would carry over: the object's job; or the older one that it
+    upgrades, as long as it has not carried over the state of that."""
     refusal: str = ""
     """Why it cannot, a line each."""
     waits: str = ""
@@ -118,6 +118,6 @@ class UpgradeVerdict(msgspec.Struct, frozen=True):
     again_in_s: float | None = None
     """When to ask again; of a refusal, for workers may come that can run it."""
     pauses: bool = False
-    """That job is to come to rest before."""
+    """That job is to come to rest before: its inputs are paused, and what is in flight arrives."""
     remarks: str = ""
     """What is not carried over."""

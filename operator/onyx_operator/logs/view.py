@@ -2,7 +2,7 @@
 of its OnyxJobs.
 
 One subscription a cluster, however many jobs: the log folds into one replica here as at every peer
-(`follower`). What stands beside the log is read now and then (`learned`). Methods belong to the
+(`follower`). What stands beside the log is read now and then (`documents`). Methods belong to the
 event loop.
 """
 

@@ -54,7 +54,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Why the job cannot upgrade the old one, each with the path of the key that decides it."""
     pauses: str = ""
     """The old job, if that is to come to rest before: its inputs are paused, and what is in flight
-    arrives. Empty if it need not, or rests."""
+    arrives. Empty if it need not, or rests. What is in flight no manifest says: `plan` leaves this
+    empty, and `submission.upgrades` fills it in."""
 
     def carries(self, part: Part, name: str) -> bool:
         """Whether the state of a task or window is carried over."""
@@ -64,13 +65,13 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def upgrading(job: Job, old: str) -> Job:
-    """The job, job, which upgrades the job with the id `old`."""
+    """The job `job` as the one that upgrades the job with the id `old`."""
     section = Upgrade() if job.upgrade is None else job.upgrade
     return replace(job, upgrade=replace(section, from_job=old))
 
 
 def drop_unused_upgrade(job: Job) -> Job:
-    """The job, job, without a `spec.upgrade` that names no old job: it upgrades none."""
+    """The job `job` without a `spec.upgrade` that names no old job: it upgrades none."""
     unused = job.upgrade is not None and job.upgrade.from_job is None
     return replace(job, upgrade=None) if unused else job
 
