@@ -31,7 +31,7 @@ def change_job(
         wait: whether to wait until the job has ended.
 
     Raises:
-        Exit: with code 1, the job was killed while this waited.
+        SystemExit: with code 1, the job was killed while this waited.
     """
     with connect(settings(zookeeper, tenancy)) as client:
         found = client.named(job)

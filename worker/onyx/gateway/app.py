@@ -62,18 +62,19 @@ _OWN = {
     503: Status.UNAVAILABLE,
     504: Status.TIMED_OUT,
 }
-"""The words for what is answered before a request is taken."""
+"""The status of what is answered by HTTP alone, before a request is taken."""
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 class Requests(Protocol):
-    """Where requests go. All run on the event loop of the gateway."""
+    """Where requests go: to the router (`peer.router.router.CurrentRouter`). All run on the event
+    loop of the gateway."""
 
     async def find(
         self, job: str, task: str, is_new: bool, caller: Caller
     ) -> RequestTarget | Answer:
         """An input by the id or name of its job, or the answer that there is none for the caller.
-        `is_new`: no journal can have the request."""
+        `is_new`: no journal can have the request, because it has no id, or a fresh one."""
         ...
 
     async def append(self, append: Append) -> Answer:

@@ -148,7 +148,7 @@ class Append(msgspec.Struct, frozen=True):
     job: str
     """Id of the job, or its name if only one job of this name runs."""
     task: str
-    """The input."""
+    """The input; empty if the job has only one."""
     payload: Payload
     id: str = ""
     """Name of the request, of the client's choice; empty if it does not care."""

@@ -224,7 +224,7 @@ class HttpConnection(HttpToolsProtocol):
         self._task = task
 
     def _check_head(self) -> None:
-        """What the parser lets pass. Raises Refused."""
+        """Refuse what the parser lets pass. Raises BadRequest."""
         hosts, size = 0, len(self.url)
         for name, value in self.headers:
             hosts += name == b"host"

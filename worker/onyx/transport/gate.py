@@ -109,7 +109,7 @@ class Gate:
             send_away: ends the call, when its first frame has not come and others wait.
 
         Raises:
-            Refused: the first frame is not a hello that this group can accept.
+            CallRefused: the first frame is not a hello that this group can accept.
         """
         with self.pending.waiting(send_away):
             first = next(requests)
@@ -171,7 +171,8 @@ class PendingHellos:
 
     @contextlib.contextmanager
     def waiting(self, cancel: Callable[[], object]) -> Iterator[None]:
-        """While the hello of a call has not come. `cancel` ends the call, from another thread."""
+        """While the hello of a call has not come, or the request of a client that sends one.
+        `cancel` ends the call, from another thread."""
         me, oldest = object(), None
         with self._lock:
             if len(self._waiting) >= self._calls_max:

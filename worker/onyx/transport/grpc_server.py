@@ -1,4 +1,5 @@
-"""The listening side: every group with a smaller id dials here.
+"""The listening side: every group with a smaller id dials here. So do clients, for whom there are
+two more services on this port: states (`grpc_state_queries`) and requests (`gateway.service`).
 
 A group may dial before this one has read that they share a job: its call waits for a moment at the
 `gate`, so that it need not back off. A link has one stream, so members cannot use up each other's

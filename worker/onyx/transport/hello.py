@@ -33,7 +33,7 @@ def read_hello(data: bytes, tenancy: str, here: str) -> Hello:
     """The hello in a first frame, to the group `here`.
 
     Raises:
-        Refused: it is none, or not one for this group.
+        CallRefused: it is none, or not one for this group.
     """
     try:
         hello = decoder.decode(data, HELLO_BYTES_MAX)

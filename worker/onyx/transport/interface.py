@@ -136,7 +136,8 @@ class Inbox(Protocol):
 
 
 class Handlers(Protocol):
-    """What the transport calls on its own threads; each must only enqueue and return."""
+    """What the transport calls on its own threads; each must only enqueue and return. Tasks, ackers
+    and the router are behind it (`peer.work.workforce`)."""
 
     def on_acks(
         self, job: JobId, version: AllocationVersion, acker: PeerId, roots: Numbers, values: Numbers

@@ -128,9 +128,10 @@ class InputAccess:
         return self._tokens.of(found).refusal(caller.token, WHAT) or found
 
     async def _may_know(self, job: str, found: RequestInput | Answer, caller: Caller) -> bool:
-        """Whether the caller may know what was found: that a job is there, what it is called and
-        which inputs it has. A job without an input that is open to the caller is none to it. But
-        who knows the whole name of a job or its id learns that a token is wanted."""
+        """Whether the caller may learn of what was found: that a job is there, what it is called
+        and which inputs it has. It may where an input of the job is open to it. A caller who names
+        the job in full, by id or name, and an input that it could use with a token, may as well:
+        it is answered that a token is wanted."""
         if isinstance(found, RequestInput) and (not caller.http or found.entry.plugin == HTTP):
             return job in (found.job, found.job_name) or self.opens(found, caller)
         inputs = await self._blocking(lambda: self._inputs.of(job))
@@ -181,7 +182,8 @@ class RequestInputs:
         """Inputs as clients name them, as long as exactly these jobs run."""
 
     def known(self, job: str, task: str) -> RequestInput | None:
-        """The input, if nothing has to be read from ZooKeeper to find it; None: ask `find`."""
+        """The input, if nothing has to be read from ZooKeeper to find it; None: ask `find`. From
+        any thread."""
         jobs, inputs = self._found
         if jobs is self._replica().jobs and (job, task) in inputs:
             return inputs[job, task]
@@ -206,7 +208,7 @@ class RequestInputs:
         if not named:
             return self.unheard_of(job, is_new)
         if not running:
-            ended = Answer(Status.UNKNOWN, self._ended(replica, named[0]), STOPPED_RETRY_S)
+            ended = Answer(Status.UNKNOWN, self._why_ended(replica, named[0]), STOPPED_RETRY_S)
             return ended if is_new else not_final(ended)
         if len(running) > 1:
             reason = f"{job} may be any of {len(running)} jobs: give the id: {listed(running)}"
@@ -246,13 +248,6 @@ class RequestInputs:
         if self._log.read(replica.version, 1) if may_look else not is_new:
             return Answer(Status.UNAVAILABLE, f"{reason} yet", STARTING_RETRY_S)
         return Answer(Status.UNKNOWN, reason)
-
-    def _remember(self, replica: Replica, job: str, task: str, found: RequestInput) -> None:
-        jobs, inputs = self._found
-        if jobs is not replica.jobs or len(inputs) >= JOBS_MAX:
-            inputs = {}
-            self._found = (replica.jobs, inputs)
-        inputs[job, task] = found
 
     def stopped(self, found: RequestInput) -> Answer | None:
         """Why the input takes nothing until somebody does something; None: it does."""
@@ -296,7 +291,14 @@ class RequestInputs:
         site = sites[rank_of(partition, self.partitions(found), len(sites))]
         return PartitionOwner(site.group, str(replica.peer_sites[site.peer].get("address", "")))
 
-    def _ended(self, replica: Replica, job: JobId) -> str:
+    def _remember(self, replica: Replica, job: str, task: str, found: RequestInput) -> None:
+        jobs, inputs = self._found
+        if jobs is not replica.jobs or len(inputs) >= JOBS_MAX:
+            inputs = {}
+            self._found = (replica.jobs, inputs)
+        inputs[job, task] = found
+
+    def _why_ended(self, replica: Replica, job: JobId) -> str:
         """What is said of a request for a job that has ended."""
         if has_completed(replica, job):
             return f"job {job} has completed: all that was in its journals is processed"

@@ -3,7 +3,8 @@
 A client may ask any worker. This one finds the input, looks at the segments, and hands them to the
 mailbox of their partition here, or to the worker that owns it. While a job is allocated anew a
 partition has no owner for a moment; the router asks again until there is one or the time of the
-request is over. Each attempt is under the same id, so the segments are taken once.
+request is over. Each attempt is under the same id, so the segments are taken once. A request that
+comes while its input waits for peers is not begun: its client is asked to come again.
 
 A request with a key may fall into parts. Its home, the partition of its id, gets the first part and
 knows the digest of the whole: when that is a conflict, nothing is taken.
@@ -92,7 +93,7 @@ NOT_A_MEMBER = Answer(Status.UNAVAILABLE, "this worker is not in the cluster now
 
 
 class _Whole(msgspec.Struct, frozen=True):
-    """What all parts of a request have in common."""
+    """A whole request, and what all of its parts have in common."""
 
     input: RequestInput
     id: str
@@ -165,7 +166,7 @@ class RequestRouter:
         self._writes.stop()
         self._decoding.stop()
 
-    # --- both -----------------------------------------------------------------------------------
+    # --- what both ways use: directly, and on the loop ------------------------------------------
 
     def _takes_nothing(self, found: RequestInput) -> Answer | None:
         """Why an input takes nothing now; None: it does."""
@@ -214,7 +215,7 @@ class RequestRouter:
         part, id = append.part, append.id
         if part is not None:
             if not append.payload.data or found.job != append.job:
-                return None
+                return None  # a part without segments registers an id; another job takes no part
             partition = part.partition
         else:
             count = None if self._takes_nothing(found) else self._inputs.partitions(found)
@@ -335,6 +336,8 @@ class RequestRouter:
         self, found: RequestInput, append: Append, id: str, last: _LastAnswer
     ) -> Answer | None:
         """The answer of an input to a whole request; None: its job has ended before."""
+        # Not to be waited for, as `_part` does: nothing of it is taken yet, and how many partitions
+        # there are may not be known.
         stopped = self._takes_nothing(found)
         if stopped is not None:
             return None if self._inputs.ended(found) else stopped

@@ -1,1 +1,1 @@
-"""HTTP: segments to an endpoint."""
+"""Output `http`: segments to an endpoint. The input `http` is in `plugins/requests`."""

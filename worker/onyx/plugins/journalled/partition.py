@@ -34,11 +34,12 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 class Feed(AckedReader, Protocol):
-    """A source without stable positions. `take`, `appended` and `failed` are called by the writer
-    of the journal, `acked`, `passed` and `report` by the task."""
+    """A source without stable positions. The writer of the journal calls `take`, `judged`,
+    `appended`, `hold`, `ended` and `release`; the task what an `AckedReader` has, `passed`,
+    `report` and `refuse`; and whoever collects the journal `remembered`."""
 
     judges: bool
-    """Whether `judged` has to be written while the job drains too."""
+    """Whether `judged` ever has anything, which has to be written while the job drains too."""
 
     def take(self, first: int, wait_s: float) -> Content | None:
         """What goes into the next chunk, whose first segment has this position; None: nothing came
@@ -88,7 +89,11 @@ class Feed(AckedReader, Protocol):
 
 
 class JournalledPartition:
-    """Owned by the input; `start` once, `close` once. Safe from any thread."""
+    """Owned by the input; `start` once, `close` once. Safe from any thread.
+
+    Its thread, the writer, takes and appends (`_step`) until the job drains. Then it appends only
+    what becomes of what is there (`_judge`), if the feed judges; else it ends.
+    """
 
     def __init__(
         self,

@@ -5,6 +5,11 @@ until their trees are complete. A request that comes again under its id joins th
 is answered when that is. Ids are remembered for a time and up to a number; those from before a
 restart come from the journal.
 
+Where segments have failed for good, the request is *judged*: when its trees are complete, what
+became of it goes into the journal, and only then is it answered. So it has the same answer at the
+next owner. Until then the frontier stops at the first segment that has failed (`settled`), because
+what is below it counts as processed.
+
 Rejected: a future for each segment. A request of 10,000 segments is one range of positions, and
 completions are counted into it.
 """
@@ -89,7 +94,8 @@ class KnownRequest(msgspec.Struct):
 
 
 class RequestQueue:
-    """Safe from any thread. Futures are set outside the lock."""
+    """Feed of a journal (`journalled.partition.Feed`) and mailbox of its partition
+    (`requests.mailboxes.Mailbox`). Safe from any thread. Futures are set outside the lock."""
 
     judges = True
 
@@ -188,6 +194,13 @@ class RequestQueue:
         if request.level is Level.ACK and entry.first >= 0 and entry.left:
             self._awaited.append(entry.end)
         return joined(entry, request.level)
+
+    def obstacle(self, id: str) -> str:
+        """Why a request is not answered yet, as far as that is known here."""
+        entry = self._known.get(id)
+        if entry is None or not entry.left or not entry.retried:
+            return ""
+        return f"a segment of it is read again because of {entry.retried}"
 
     # --- the writer of the journal --------------------------------------------------------------
 
@@ -318,21 +331,9 @@ class RequestQueue:
                     self._has_failed(entry, position)
         self.acked(positions)
 
-    def obstacle(self, id: str) -> str:
-        """Why a request is not answered yet, as far as that is known here."""
-        entry = self._known.get(id)
-        if entry is None or not entry.left or not entry.retried:
-            return ""
-        return f"a segment of it is read again because of {entry.retried}"
-
     def _has_failed(self, entry: KnownRequest, position: int) -> None:
         if self._writes:
             self._failed_at[entry.id] = min(position, self._failed_at.get(entry.id, position))
-
-    @property
-    def _writes(self) -> bool:
-        """Whether the writer of the journal takes what becomes of requests."""
-        return self._closed in ("", DRAINS)
 
     def settled(self, position: int) -> int:
         """How far the frontier may go: the next owner takes what that has passed for processed."""
@@ -391,6 +392,8 @@ class RequestQueue:
             del self._open[:count]
         settle(answers)
 
+    # --- the partition ----------------------------------------------------------------------------
+
     def remembered(self) -> list[RememberedRequest]:
         """Everything that the journal is to know further on, in the order of positions."""
         with self._changed:
@@ -433,6 +436,11 @@ class RequestQueue:
             answers = unavailable(reason, entries)
             self._changed.notify_all()
         settle(answers)
+
+    @property
+    def _writes(self) -> bool:
+        """Whether the writer of the journal takes what becomes of requests."""
+        return self._closed in ("", DRAINS)
 
 
 def restored(remembered: RememberedRequest) -> KnownRequest:

@@ -93,7 +93,7 @@ class _Entry(msgspec.Struct):
 
 
 class SourceFeed(Unanswered):
-    """Implements `journalled.feed.Feed`. The source is used by the writer alone."""
+    """Implements `journalled.partition.Feed`. The source is used by the writer alone."""
 
     judges = False
 

@@ -79,7 +79,7 @@ class RequestService:
             if data is None:
                 context.abort(Code.INVALID_ARGUMENT, "a call without a request")
             assert data is not None
-            place.begin(len(data), 0.0)
+            place.begin(len(data), 0.0)  # a call may always have one request
             number, future = self._begin(caller, data)
             context.add_callback(future.cancel)
             yield encode_answer(_answer_of(future), number)
@@ -119,12 +119,13 @@ class RequestService:
             # Anybody may ask, so the name of the tenancy is not told.
             reason = f"this worker is of another tenancy than {append.tenancy!r}, which was asked"
             return append.number, answered(Answer(Status.UNKNOWN, reason))
-        if append.part is None:
+        if append.part is None:  # of a client, who is whom the call shows
             append = replace(append, caller=caller)
         elif caller.worker:
             append = replace(append, caller=Caller(worker=True))
         elif self._gate.knows_workers:
             return append.number, answered(Answer(Status.DENIED, "only workers hand over parts"))
+        # Without certificates the owner asks for the client's token again: it is in the part.
         return append.number, self._answer(append)
 
 
