@@ -72,9 +72,9 @@ class Follower:
         self._client: Client | None = None
         self._following = contextlib.ExitStack()
         self._newest = Replica()
-        """As the thread of the log has it."""
+        """The replica on the thread of the log."""
         self.replica = self._newest
-        """As the event loop has it: the newest one that was published."""
+        """The replica on the event loop: the newest one that was published."""
         self.usage: Usage | None = None
         """What the tenancy held some seconds ago."""
         self._closed = self._broken = False
