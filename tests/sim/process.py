@@ -337,7 +337,7 @@ class Process:
         self.later(POLL_S, self._poll)
 
     def _read(self, actions: tails.Actions) -> None:
-        """Like `log.subscription`: whole listings only at the start and after a break."""
+        """Like `log.zookeeper.subscription`: whole listings only at the start and after a break."""
         incarnation = self.incarnation
         wanted: list[Position] = []
         for action in actions:

@@ -454,7 +454,7 @@ def _read(logs: JournalLogs, listed: Mapping[int, Listed], own: int | None) -> J
         if log.first > 1 and start < ChunkPlace(version, log.first - 1):
             raise logs.unlisted(version, log.first - 1, log.first - 1)
         for seq in range(log.first, end):
-            if ChunkPlace(version, seq) <= start:
+            if ChunkPlace(version, seq) <= start:  # its collector died, or is still at it
                 logs.store.delete(logs.folder.chunk(version, seq))
             else:
                 _add(logs, ChunkPlace(version, seq), found)

@@ -156,7 +156,7 @@ def _complete(task: BatchTask, message: CompletedTrees) -> None:
     """Trees that this task began are complete, or are to be replayed."""
     runtime, allocation = task.runtime, task.allocation
     if not message.retries_max and allocation.ends.take_completion(message.roots):
-        return
+        return  # of the END tree, which no source began
     if allocation.keeper is not None:
         upkeep.complete(allocation.keeper, message)
         return

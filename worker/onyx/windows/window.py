@@ -82,7 +82,7 @@ class Window(AllInRecords):
         self._timers = WindowTimers(window_id, self._triggers.values())
         self._view = ExtentView(on_peer, self._extents, grouped, len(self._triggers))
         self._fires = Fires(on_peer, self._extents, self._triggers, self._timers, self._view)
-        self._kept = WindowRecords(
+        self._records = WindowRecords(
             self._extents, self._triggers, self._timers, self._fires.progress, self._watermarks
         )
         late = of_segments or compiled.lateness is not None
@@ -192,17 +192,17 @@ class Window(AllInRecords):
 
     def take_changes(self, records: Records) -> None:
         """Add what has changed since the last time."""
-        self._kept.take_changes(records)
+        self._records.take_changes(records)
 
     def snapshot(
         self, frozen: Frozen, shards: Collection[int]
     ) -> Callable[[int], Iterator[Record]]:
         """What gives the whole state of each of these shards, as it is now."""
-        return self._kept.snapshot(frozen, shards)
+        return self._records.snapshot(frozen, shards)
 
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record; that of a trigger which is not declared any more is left out."""
-        self._kept.restore(shard, record)
+        self._records.restore(shard, record)
 
     def resume(self, watermark: Number) -> None:
         """The watermark was here when the restored state was recorded: what it passed has fired."""
@@ -219,7 +219,7 @@ class Window(AllInRecords):
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to another peer now, with what has changed in them."""
-        self._kept.drop(shards)
+        self._records.drop(shards)
 
 
 class BatchCounts(NamedTuple):

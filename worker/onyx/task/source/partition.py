@@ -81,6 +81,7 @@ class Partition(msgspec.Struct):
     hold: int | None = None
     """While the job is paused: nothing is read from there on."""
     idle_since_s: float | None = None
+    """Since when nothing has come before `stop`."""
     reserve_max: int | None = None
     """Most positions to reserve ahead, under a limit of the rate."""
     come_to_ms: int | None = None
@@ -88,7 +89,9 @@ class Partition(msgspec.Struct):
     newest_ms: int | None = None
     """The greatest event time that was read, by earlier owners too."""
     given_up: int = 0
+    """Segments for `take_given_up`."""
     counted_from: int = 0
+    """Where this period between two checkpoints began."""
     pace: int = 0
     """Positions read in the last whole period between two checkpoints."""
 

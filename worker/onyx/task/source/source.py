@@ -99,6 +99,7 @@ class Source:
         self._since_flush = 0
         """Segments sent since the last flush whose acks are waited for."""
         self._waiting_for_room = 0
+        """Partitions of this round that wait for a reservation."""
         self.paused = False
         """Nothing new is read; what is pending is still replayed."""
         self.partitions: dict[int, Partition] = {}

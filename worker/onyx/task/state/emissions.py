@@ -260,8 +260,9 @@ class Emissions:
         self.sent = 0
         """How many of them have been sent, each counted once."""
         self.sent_through = 0
-        """So many of the first ones have all been sent: shards are not sent in the order in which
-        they emitted, and one may have no room."""
+        """So many of the first ones have all been sent, which watermarks and flushes wait for. Not
+        `sent`: shards are not sent in the order in which they emitted, and one may have no
+        room."""
         self._outputs: deque[_ChunkOutput] = deque()
         """Chunks of which something is unsent, and what lies between them; the oldest first."""
         self._flushed = 0

@@ -33,7 +33,9 @@ class TaskState:
         self.applied = AppliedIds(recovered.roots, recovered.ids) if exactly_once else None
         self._filters = filters
         self._watermark = recovered.watermark
+        """For chunks: never less than it has been, at peers of before too."""
         self._advanced_to: int | None = None
+        """What the operator was told last, which may be less after a recovery."""
         self._newly_closed: set[int] = set()
         for shard, state in recovered.shards.items():
             operator.restore(shard, [])  # without state as well: its watermark is kept
