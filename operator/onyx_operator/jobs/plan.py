@@ -261,7 +261,7 @@ def _begin(
         return JobPlan((), phase, "NotSubmitted", message)
     assert record.job_id is not None
     actions: list[Action] = []
-    if seen.record != replace(record, phase=seen.record.phase):
+    if seen.record != replace(record, phase=seen.record.phase):  # which is of the last plan
         actions.append(Remember(record))
     if unknown:
         actions.append(Submit(record.job_id, verdict.upgrades, verdict.remarks))

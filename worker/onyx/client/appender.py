@@ -107,7 +107,7 @@ class Appender:
             workers: addresses of workers, `host:port` (`ONYX_TRANSPORT_PORT`), or a function that
                 gives those that there are now. Any of them will do.
             job: id of a job, or its name if only one job of this name runs.
-            task: the input with `plugin: requests`; empty if the job has only one.
+            task: the input, with `plugin: requests` or `http`; empty if the job has only one.
             tls: the certificates, where workers have them.
             on_close: called when the appender is closed.
             client: where the token is that opens the input, if it wants one.

@@ -130,7 +130,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     job: str | None = None
     """Id of the job, or its name if only one job of this name runs."""
     task: str = ""
-    """The input with `plugin: requests`; it may be left out if the job has only one."""
+    """The input, with `plugin: requests` or `http`; it may be left out if the job has only one."""
     workers: str | None = None
     """Addresses of workers, `host:port[,host:port]`. Any of them will do."""
     zookeeper: str | None = None

@@ -147,9 +147,10 @@ class RequestRouter:
 
     def append(self, append: Append) -> Future[Answer]:
         """The answer to a request, at the latest after the time that it gives."""
-        return self._directly(append) or self._routed(append)
+        return self._directly(append) or self._by_loop(append)
 
-    def _routed(self, append: Append) -> Future[Answer]:
+    def _by_loop(self, append: Append) -> Future[Answer]:
+        """The answer by the loop. From any thread."""
         loop = self._loop.running()
         if loop is None:
             return answered(_ENDS)
@@ -249,7 +250,7 @@ class RequestRouter:
                     whole.append,
                     job=found.job, task=found.task, id=whole.id, fresh=False, timeout_s=left_s,
                 )  # fmt: skip
-                self._routed(there).add_done_callback(partial(self._pass_on, future))
+                self._by_loop(there).add_done_callback(partial(self._pass_on, future))
         elif is_whole and (answer.parts or answer.values_lost):
             finished = self._finished(whole.input, answer)
             finished.add_done_callback(partial(self._pass_on, future))
@@ -277,6 +278,7 @@ class RequestRouter:
         return await self._on_loop(append)
 
     async def _on_loop(self, append: Append) -> Answer:
+        """The answer to a request, or that of a worker that ends: `stop` cancels what runs here."""
         if self._stopped:
             return _ENDS
         task = asyncio.current_task()
@@ -301,6 +303,7 @@ class RequestRouter:
             await asyncio.wait(list(self._ended))
 
     async def _answer(self, append: Append) -> Answer:
+        """The answer in time: whatever is raised becomes one."""
         last = _LastAnswer(self._clock.monotonic_s() + append.timeout_s)
         try:
             async with asyncio.timeout(append.timeout_s):
@@ -317,6 +320,8 @@ class RequestRouter:
             return Answer(Status.UNAVAILABLE, f"a bug in Onyx: {contained(error)}", AGAIN_MAX_S)
 
     async def _route(self, append: Append, last: _LastAnswer) -> Answer:
+        """The answer to a part, to a request of a write, or to a whole request: that goes on to the
+        job that has come in the place of one that ends."""
         if append.part is not None:
             return await self._deliver(append, append.part, last)
         found = await self.find(append.job, append.task, append.is_new, append.caller)
@@ -384,7 +389,8 @@ class RequestRouter:
     async def _part(
         self, whole: _Whole, partition: int, segments: Segments, last: _LastAnswer
     ) -> Answer | None:
-        """Until somebody takes it; None: the job has ended before."""
+        """The answer of whoever takes a part, which is asked until somebody does; None: the job has
+        ended before."""
         wait_s = AGAIN_FIRST_S
         while not self._inputs.ended(whole.input):
             stopped = self._inputs.stopped(whole.input)
@@ -402,6 +408,7 @@ class RequestRouter:
     async def _once(
         self, whole: _Whole, partition: int, segments: Segments, last: _LastAnswer
     ) -> Answer:
+        """The answer of the present owner, this worker or another one."""
         owner = self._inputs.owner(whole.input, partition)
         if owner.group == self._group:
             return await self._hand_over(whole, partition, segments, last)
