@@ -27,7 +27,7 @@ THREADS = 4
 
 
 class ServedStates:
-    """Implements `gateway.states.States`."""
+    """Implements `gateway.states.StateService`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

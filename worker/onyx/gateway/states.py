@@ -39,6 +39,7 @@ AGAIN_S = 1.0
 TIMEOUT_S = 10.0
 WHAT = "a state"
 PATH = "GET /jobs/JOB/state/WINDOW"
+_LIMIT = re.compile(r"[1-9][0-9]{0,8}")
 _SELECTING = {
     "key": "key", "prefix": "prefix", "from-key": "first_key", "to-key": "before_key",
     "from": "time_from", "to": "time_to", "after": "after", "path": "path",
@@ -134,9 +135,6 @@ async def _answered(states: StateService, asked: AskedState) -> ShownState:
     except TimeoutError as error:
         what = f"there was no answer within {asked.timeout_s:g} s"
         raise Rejected(504, what, after(AGAIN_S)) from error
-
-
-_LIMIT = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def state_of(scope: Mapping[str, Any]) -> tuple[str, str] | None:

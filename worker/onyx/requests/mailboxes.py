@@ -1,7 +1,7 @@
 """Where requests are handed over to the inputs of this process.
 
-Whoever serves clients (gRPC, HTTP) finds the mailbox of a partition here. An input puts it here
-while it owns the partition.
+The router (`peer.router`) finds the mailbox of a partition here, whether the request came over
+gRPC, over HTTP or from another worker. An input puts it here while it owns the partition.
 """
 
 from __future__ import annotations
