@@ -123,7 +123,10 @@ class Reconciler(Generic[SeenT, PlanT]):
                 failed = await self._kind.act(body, seen, plan)
                 continue
             await self._report(body, self._kind.status(seen, plan))
-            self._queue.touch_later(key, plan.again_in_s)
+            if failed is None and plan.actions:
+                self.touch(key)  # the rest, although nothing that is watched may change meanwhile
+            else:
+                self._queue.touch_later(key, plan.again_in_s)
             return plan.error
         raise AssertionError("the last round reports")
 

@@ -256,3 +256,19 @@ def test_frontiers_are_read_a_limited_number_at_a_time() -> None:
     assert frontiers.completed(job) == 2 * partitions
     assert not frontiers.read(log, job, range(partitions)), "nothing is new"
     log.close()
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "ClusterNotFound", "ClusterRefused", "ClusterNotReady", "TooManyClusters",
+        "LogUnreachable", "TenancyTaken",
+    ],
+)  # fmt: skip
+def test_an_event_about_a_log_that_a_job_does_not_get_is_a_warning(reason: str) -> None:
+    trouble = Trouble(reason, "why")
+    seen = observed(SPEC, 1e9, RECORD, trouble)
+
+    (event,) = news(reported(RUNNING), status(seen, plan(seen)))
+
+    assert (event.reason, event.warning) == (reason, True)

@@ -38,6 +38,7 @@ _WRONG_CLUSTERS = (
     "ClusterNotReady",
     "LogUnreachable",
     "TooManyClusters",
+    "TenancyTaken",
 )
 _WARNING = frozenset((*_WRONG_PHASES, *_WRONG_REASONS, *_WRONG_CLUSTERS))
 
