@@ -120,8 +120,11 @@ class _Window:
         self._columns = columns
         self._windows = TaskWindows(compiled(window, trigger, columns, "id", "at"), shard_of)
         self._keys = GroupKeys()
-        self.restore, self.restored = self._windows.restore, self._windows.restored
+        self.restore = self._windows.restore
         self.take_changes: Callable[[], Records] = self._windows.take_changes
+
+    def restored(self) -> None:
+        """Windows have nothing to do when all shards are there."""
 
     def add(self, number: int, rows: list[dict[str, Any]]) -> None:
         if self._columns:

@@ -123,10 +123,6 @@ class TaskWindows:
         self._watermark = watermark
         return self._trimmed(window.advance(watermark) for window in self._settled())
 
-    def passed_on(self, watermark: int) -> int:
-        """Extents are emitted when it has passed them: their times are for who knows them."""
-        return watermark
-
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """The job ends for these shards: every extent fires once more."""
         return self._trimmed(window.complete(shards, now_ms) for window in self._settled())
@@ -151,11 +147,6 @@ class TaskWindows:
         return [files for window in self._windows.values() for files in window.take_files()]
 
     @property
-    def unfinished(self) -> bool:
-        """Never: what fires at one moment is known to whoever asks for its pages."""
-        return False
-
-    @property
     def stage(self) -> str:
         """What is being computed elsewhere, in words; empty if nothing is."""
         return next(filter(None, (window.stage for window in self._windows.values())), "")
@@ -174,9 +165,6 @@ class TaskWindows:
             assert isinstance(record, WindowRecord), "the state log of a windowed task"
             self._found(record.window).restore(shard, record)
             self._holder.trim()
-
-    def restored(self) -> None:
-        """All shards are restored."""
 
     def resume(self, watermark: Number) -> None:
         """The watermark was here when the state was recorded that has been restored: what it has
@@ -233,9 +221,6 @@ class TaskWindows:
 
     rest_s = 0.0
     """Changes are noted when they are made."""
-
-    def close(self) -> None:
-        """Nothing is to be left."""
 
     def query(
         self, window_id: str, asked: Selection = EVERYTHING, extents_max: int | None = None
