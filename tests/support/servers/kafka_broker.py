@@ -18,8 +18,8 @@ from tests.support.patience import WAIT_S
 from tests.support.servers import kafka_jars
 from tests.support.servers.ports import free_ports
 
+from onyx.base.parent import end_with_parent
 from onyx.java import find_java
-from onyx.log.server.parent import end_with_parent
 
 JAVA_MIN = 17
 REQUEST_TIMEOUT_S = 20.0

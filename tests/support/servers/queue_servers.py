@@ -16,7 +16,7 @@ from tests.support.patience import WAIT_S
 from tests.support.servers import queue_programs
 from tests.support.servers.ports import free_port
 
-from onyx.log.server.parent import end_with_parent
+from onyx.base.parent import end_with_parent
 
 PASSWORD = "not-to-be-seen"
 

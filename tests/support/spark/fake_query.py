@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from onyx.base.parent import die_with
 from onyx.base.path_names import staged_name
 from onyx.model.job import CatalogEntry
 from onyx.model.parsing.job import parse_mapping
@@ -27,7 +28,6 @@ from onyx.spark.driver.request import (
     TaskCounts,
 )
 from onyx.spark.driver.spools import SpoolWriter
-from onyx.spark.processes import die_with
 from onyx.storage.staging.interface import STAGING
 from onyx.user_code.resolve import Resolver
 

@@ -166,7 +166,7 @@ class Lender:
     def _start(self) -> None:
         from py4j.java_gateway import GatewayParameters, JavaGateway
 
-        from onyx.log.server.parent import end_with_parent
+        from onyx.base.parent import end_with_parent
         from onyx.spark.session.gateway import Jvm
 
         os.environ.clear()

@@ -351,7 +351,7 @@ def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(
 
 
 def test_a_child_without_its_parent_does_not_begin() -> None:
-    from onyx.spark.processes import die_with
+    from onyx.base.parent import die_with
 
     with pytest.raises(SystemExit, match="is gone"):
         die_with(sys.maxsize)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from onyx.log.server.parent import end_with_parent
+from onyx.base.parent import end_with_parent
 
 _RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
 _LOOK_MIN_S, _LOOK_MAX_S = 0.000_5, 0.05

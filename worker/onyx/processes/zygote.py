@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from onyx.log.server.parent import end_with_parent
+from onyx.base.parent import end_with_parent
 from onyx.processes.ends import run_to_the_end
 from onyx.processes.forking import (
     ForkEnded,

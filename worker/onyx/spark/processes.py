@@ -14,16 +14,15 @@ temporary folder would stay, in a pod until that is removed.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from threading import Thread
 from typing import IO, BinaryIO, cast
 
+from onyx.base.parent import end_with_parent
 from onyx.errors import Blocked, SettingsError
 from onyx.state.local.scratch import Scratch, temporary_folder
 from onyx.storage.file_system import is_full
@@ -32,7 +31,6 @@ STDERR_LINES_MAX = 20
 """Last lines that are kept, for the error when the process dies."""
 TAIL_TIMEOUT_S = 5.0
 """Longest wait for the last lines of a process that was killed."""
-_PR_SET_PDEATHSIG = 1
 
 
 class ProcessGroup:
@@ -126,29 +124,15 @@ def _keep(stream: IO[bytes], tail: deque[str]) -> None:
             tail.append(line.decode("utf-8", "replace").rstrip())
 
 
-def die_with(parent_pid: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends.
-
-    Args:
-        parent_pid: of the process that asked for this one. Without it this process ends now.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent_pid:
-        sys.exit("the worker that asked for this process is gone")
-
-
 def dying_with_us() -> Callable[[], None]:
     """What a program that this thread starts does before it begins (`preexec_fn` of Popen). It then
     ends with this thread, and Ctrl-C in a terminal is for this process alone."""
-    libc, parent_pid = ctypes.CDLL(None), os.getpid()
+    tie = end_with_parent()
 
     def prepare() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if sys.platform == "linux":
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent_pid:
-                os._exit(1)
+        if tie is not None:
+            tie()
 
     return prepare
 

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from onyx.base.parent import die_with
 from onyx.errors import Unavailable
 from onyx.spark.driver.request import Published, QueryBatch, QueryLine, QueryRequest
-from onyx.spark.processes import die_with
 from onyx.spark.session.masters import is_connect
 from onyx.spark_query.session import begin, opened
 

@@ -21,12 +21,12 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+from onyx.base.parent import end_with_parent
 from onyx.errors import SettingsError, Unavailable
 from onyx.java import find_java
 from onyx.log.server import data_folder
 from onyx.log.server.config import Ensemble, ServerConfig
 from onyx.log.server.java_command import ClassArchive, find_jars, jars_needed, java_command
-from onyx.log.server.parent import end_with_parent
 from onyx.log.server.tls import ServerTls
 from onyx.settings import TlsSettings
 from onyx.tls.files import CertificateFiles

@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from onyx.base.parent import die_with
 from onyx.spark.child.protocol import (
     Cancel,
     Ended,
@@ -36,7 +37,6 @@ from onyx.spark.child.protocol import (
     write_message,
 )
 from onyx.spark.child.run_stage import Turn, answer
-from onyx.spark.processes import die_with
 from onyx.spark.session.kept import Sessions, kept_sessions
 
 REPORT_INTERVAL_S = 1.0

@@ -1,4 +1,5 @@
-"""Ties the life of a child to that of the thread that starts it, also when that is killed."""
+"""Ties the life of a child to that of the thread that starts it, also when that is killed: before
+it becomes another program, or by itself."""
 
 from __future__ import annotations
 
@@ -28,3 +29,15 @@ def end_with_parent() -> Callable[[], None] | None:
             os._exit(1)
 
     return arrange
+
+
+def die_with(parent_pid: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends.
+
+    Args:
+        parent_pid: of the process that asked for this one. Without it this process ends now.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        sys.exit("the worker that asked for this process is gone")
