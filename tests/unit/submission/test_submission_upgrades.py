@@ -22,7 +22,13 @@ from onyx.log.interface import Origin
 from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.command import Entry
-from onyx.replica.commands import AddVirtualPeer, PauseJob, RegisterPartitions, SignalRest
+from onyx.replica.commands import (
+    AddVirtualPeer,
+    PauseJob,
+    RegisterPartitions,
+    SignalRest,
+    SuspendJob,
+)
 from onyx.submission import upgrades
 from onyx.upgrade.plan import upgrading
 
@@ -234,6 +240,28 @@ def test_a_job_on_peers_is_brought_to_rest_or_goes_on(
         assert (before, last, states["a"]) == ("signal-rest", "submit-job", "killed")
     else:
         assert (before, last, states) == ("pause-job", "resume-job", {"a": "running"})
+
+
+def test_a_job_that_is_suspended_while_it_comes_to_rest_stays_suspended() -> None:
+    log = MemoryLog()
+    with voucher(log):
+        client = Client(log.client(), "balanced")
+        for number in range(2):
+            client.log.append(AddVirtualPeer(id=f"p{number}", group_id="voucher", tags=("spark",)))
+        new = on_spark(client)
+
+        def suspend(item: Entry | Origin) -> None:
+            if isinstance(item, Entry) and isinstance(item.command, PauseJob):
+                client.log.append(SuspendJob(JobId("a")))
+
+        unsubscribe = client.log.subscribe(Position(-1), suspend)
+        with (
+            contextlib.closing(SimpleNamespace(close=unsubscribe)),
+            pytest.raises(Unavailable, match="somebody has resumed or suspended job a"),
+        ):
+            client.submit(new)
+
+    assert {each.id: each.state for each in client.statuses()} == {"a": "suspended"}
 
 
 def test_a_paused_job_says_so_and_how_it_goes_on(client: Client) -> None:

@@ -197,17 +197,20 @@ def submission(
 
 @contextmanager
 def at_rest(replicas: Replicas, acts: Acts, job: JobId) -> Iterator[None]:
-    """Bring a job to rest, for as long as the body runs; if that raises, the job goes on.
+    """Bring a job to rest, for as long as the body runs; if that raises, the job goes on, unless
+    somebody has suspended it meanwhile.
 
     Raises:
-        Unavailable: it does not come to rest in time, or somebody has resumed it.
+        Unavailable: it does not come to rest in time, or somebody has resumed or suspended it.
     """
-    acts.append(PauseJob(job=job))
     try:
+        acts.append(PauseJob(job=job))  # which may be in the log although this raises
         _await_rest(replicas, job)
         yield
     except BaseException:
-        acts.append(ResumeJob(job=job))
+        run = replicas.at(None).run(job)
+        if run.is_paused and not run.suspended:  # resuming ends both
+            acts.append(ResumeJob(job=job))
         raise
 
 
