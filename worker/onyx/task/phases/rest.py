@@ -36,8 +36,8 @@ def signal_rest(runtime: Runtime, allocation: Allocation) -> None:
     if keeper is not None and keeper.emissions.wants_flush(ends=True):
         allocation.outbox.broadcast(FLUSH)
     partitions = () if source is None else source.partitions.values()
-    rest = [each.at_rest() for each in partitions]  # all of them begin to save
-    if all(rest) and (keeper is None or keeper.at_rest()):
+    rest = [each.come_to_rest() for each in partitions]  # each of them, so that all save at once
+    if all(rest) and (keeper is None or keeper.come_to_rest()):
         allocation.rest_signalled = paused
         me, version = runtime.assignment.peer, allocation.wiring.version
         runtime.assignment.propose(

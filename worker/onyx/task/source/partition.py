@@ -143,8 +143,8 @@ class Partition(msgspec.Struct):
         elif self.hold is None:
             self.hold = max(self.next_position, self.sent_before)
 
-    def at_rest(self) -> bool:
-        """Whether all that may have been read is complete, and stored as that; begins to save."""
+    def come_to_rest(self) -> bool:
+        """Save the frontier once all that may have been read is complete; whether it is saved."""
         waits = self.to_retry or not (self.ended or self.next_position == self.stop)
         if waits or self.frontier(reserve=0).position != self.next_position:
             return False

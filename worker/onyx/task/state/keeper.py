@@ -271,9 +271,9 @@ class StateKeeper:
         to the log, and not too much waits to arrive."""
         return self._pace.nothing_waits and not self.emissions.full
 
-    def at_rest(self) -> bool:
-        """Whether nothing that was emitted is in flight, and the log says so; begins to write what
-        it does not say."""
+    def come_to_rest(self) -> bool:
+        """Write what the log does not say once nothing that was emitted is in flight; whether the
+        log says so."""
         if self.firing is not None or self.operator.unfinished or self.emissions.unsettled:
             return False
         if not self._pace.rests():
