@@ -225,34 +225,16 @@ class OneBySpark:
         return self._asked.query(asked, extents_max)
 
 
-def function_states_of(job: Job) -> Iterator[FunctionState]:
-    """The states of all functions of a job."""
-    for entry in job.catalog:
-        for name, declared in (entry.state or {}).items():
-            yield FunctionState(job, entry, name, declared)
-
-
-class FunctionState(msgspec.Struct, frozen=True):
-    """A state of a function. Implements `State`."""
+class _StateInLog(msgspec.Struct, frozen=True):
+    """What a task keeps in its state log by group. Implements `State` but for what differs."""
 
     job: Job
     entry: CatalogEntry
-    state: str
-    declared: str
-    """Its type."""
 
     by_files = False
     in_time = False
     by_session_key = False
     grouped = True
-    kind = "state of a function"
-
-    @property
-    def name(self) -> str:
-        """With that of the task."""
-        return f"{self.task}.{self.state}"
-
-    asked_as = name
 
     @property
     def task(self) -> str:
@@ -260,14 +242,50 @@ class FunctionState(msgspec.Struct, frozen=True):
         return self.entry.name
 
     @property
+    def name(self) -> str:
+        """The name of the task."""
+        return self.task
+
+    @property
+    def asked_as(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
     def in_store(self) -> bool:
         """Whether Spark runs the job, and has committed the state."""
         return self.job.engine == "spark"
 
     def check(self, select: Selection, durable: bool) -> None:
-        """Raises UserError: there are no times, or it is not here."""
+        """Raises UserError: it is not here."""
         require_states(self.job)
         require_log(self.job, durable)
+
+
+def function_states_of(job: Job) -> Iterator[FunctionState]:
+    """The states of all functions of a job."""
+    for entry in job.catalog:
+        for name, declared in (entry.state or {}).items():
+            yield FunctionState(job, entry, name, declared)
+
+
+class FunctionState(_StateInLog, frozen=True):
+    """A state of a function. Implements `State`."""
+
+    state: str
+    declared: str
+    """Its type."""
+
+    kind = "state of a function"
+
+    @property
+    def name(self) -> str:
+        """With that of the task."""
+        return f"{self.task}.{self.state}"
+
+    def check(self, select: Selection, durable: bool) -> None:
+        """Raises UserError: there are no times, or it is not here."""
+        super().check(select, durable)
         require_no_times(select, f"state {self.name} of a function")
 
     def shards(self, key: Any) -> Sequence[int]:
@@ -286,34 +304,14 @@ def processors_of(job: Job) -> Iterator[ProcessorState]:
             yield ProcessorState(job, entry)
 
 
-class ProcessorState(msgspec.Struct, frozen=True):
+class ProcessorState(_StateInLog, frozen=True):
     """What the processors of a task have saved. Implements `State`."""
 
-    job: Job
-    entry: CatalogEntry
-
-    by_files = False
-    in_time = False
-    by_session_key = False
-    grouped = True
     kind = "snapshot of a processor"
-
-    @property
-    def name(self) -> str:
-        """The name of the task."""
-        return self.entry.name
-
-    asked_as = task = name
-
-    @property
-    def in_store(self) -> bool:
-        """Whether Spark runs the job, and has committed the state."""
-        return self.job.engine == "spark"
 
     def check(self, select: Selection, durable: bool) -> None:
         """Raises UserError: there are no times, or it is not here."""
-        require_states(self.job)
-        require_log(self.job, durable)
+        super().check(select, durable)
         require_no_times(select, f"the snapshot of processor {self.name}")
 
     def shards(self, key: Any) -> Sequence[int]:
@@ -348,29 +346,11 @@ def joins_of(job: Job) -> Iterator[JoinState]:
             yield JoinState(job, entry)
 
 
-class JoinState(msgspec.Struct, frozen=True):
+class JoinState(_StateInLog, frozen=True):
     """What a join holds. Implements `State`."""
 
-    job: Job
-    entry: CatalogEntry
-
-    by_files = False
     in_time = True
-    by_session_key = False
-    grouped = True
     kind = "join of streams"
-
-    @property
-    def name(self) -> str:
-        """The name of the task."""
-        return self.entry.name
-
-    asked_as = task = name
-
-    @property
-    def in_store(self) -> bool:
-        """Whether Spark runs the job, and has committed the rows."""
-        return self.job.engine == "spark"
 
     @property
     def _key(self) -> Sequence[str]:
@@ -380,8 +360,7 @@ class JoinState(msgspec.Struct, frozen=True):
 
     def check(self, select: Selection, durable: bool) -> None:
         """Raises UserError: it is not here, or there is no such key."""
-        require_states(self.job)
-        require_log(self.job, durable)
+        super().check(select, durable)
         require_parts(select, self._key, f"join {self.name}")
 
     def shards(self, key: Any) -> Sequence[int]:
