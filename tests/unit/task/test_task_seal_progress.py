@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from onyx.plugins.protocol import SealProgress
-from onyx.task.parts import LatestProgress, count_stage_run, report_seal
+from onyx.task.seal_progress import LatestProgress, count_stage_run, report_seal
 from onyx.telemetry.catalog import Metric
 from onyx.telemetry.interface import TaskMetrics
 

@@ -15,9 +15,8 @@ then each of them may change everything.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,15 +28,12 @@ from onyx.base.seams import Clock
 from onyx.flow.batch import Batch
 from onyx.flow.groups.grouping import GroupChecks
 from onyx.ids import NO_POSITION, AllocationVersion, JobId, PeerId, Position, TaskName
-from onyx.joins.shares import TableShare
-from onyx.joins.table import Table
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.ledger.returns import Trees
 from onyx.model.changing import with_options
 from onyx.model.job import Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.plugins.attempts import Attempts
-from onyx.plugins.protocol import SealProgress
 from onyx.program.batch_work import BatchWork
 from onyx.program.outcomes import NOBODY, Answering
 from onyx.program.program import Program
@@ -45,7 +41,7 @@ from onyx.replica.command import Command
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.commands.signal_ready import signal
 from onyx.replica.state import NOTHING, JobRun, Replica
-from onyx.tables.shared import Load, SharedTable, SharedTables, TableId
+from onyx.tables.shared import TaskTables
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
 from onyx.task.batching import BatchSizing, BatchTimer, Filling
@@ -56,23 +52,13 @@ from onyx.task.channels.lookups import Lookups
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.task.delivery import DeliveryPolicy, EndOfInput
+from onyx.task.seal_progress import LatestProgress
 from onyx.task.services import Services
 from onyx.task.sink.exactly_once import OutputCommits
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.table import ADVANCED, Answer, TaskKind
-from onyx.telemetry.catalog import (
-    SPARK_STAGE_BYTES_READ,
-    SPARK_STAGE_BYTES_WRITTEN,
-    SPARK_STAGE_FAILURES,
-    SPARK_STAGE_ROWS_READ,
-    SPARK_STAGE_ROWS_WRITTEN,
-    SPARK_STAGE_SECONDS,
-    SPARK_STAGE_TASK_FAILURES,
-    SPARK_STAGE_TASKS,
-    SPARK_STAGE_TASKS_DONE,
-)
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Control, Inbox, Partial
 
@@ -291,115 +277,6 @@ class FollowedOptions(msgspec.Struct):
         """The job with the values that were set in a run."""
         self.options, self.declared, self.limited_by = run.options, run.declared, None
         return with_options(self.manifest, run.options, bool(run.declared))
-
-
-class TableSource(msgspec.Struct, frozen=True):
-    """Where the rows of a table come from."""
-
-    load: Callable[[TableShare | None], Load]
-    """What loads the rows of a share; None: all."""
-    refresh_s: float | None
-    partitioned: bool
-    """Whether a peer has the rows of its groups only."""
-
-
-class TaskTables(msgspec.Struct):
-    """What a task looks up. Other tasks of the process may look up the same tables."""
-
-    job_id: JobId
-    task: TaskName
-    shared: SharedTables
-    sources: Mapping[str, TableSource]
-    by_name: dict[str, SharedTable] = field(default_factory=dict)
-    ids: dict[str, TableId] = field(default_factory=dict)
-    left: bool = False
-
-    def take(self, rank: int, peers: int) -> None:
-        """Have the tables, and of those that are partitioned the part of a peer. A part of before
-        goes first, so there is memory for one only.
-
-        Args:
-            rank: number of the peer among those of the task.
-            peers: how many the task has.
-        """
-        for name, source in self.sources.items():
-            share = TableShare(self.task, rank, peers) if source.partitioned else None
-            which = TableId(self.job_id, name, share)
-            if self.ids.get(name) == which:
-                continue
-            if name in self.ids:
-                self.shared.leave(self.ids.pop(name))
-            self.by_name[name] = self.shared.join(which, source.load(share), source.refresh_s)
-            self.ids[name] = which
-
-    @property
-    def loaded(self) -> bool:
-        """Whether all are there. Raises as `SharedTable.loaded`."""
-        loaded = [table.loaded() for table in self.by_name.values()]  # they load side by side
-        return all(loaded)
-
-    @property
-    def missing(self) -> list[str]:
-        """The names of those that are not there yet."""
-        return [
-            name
-            for name in self.sources
-            if name not in self.by_name or not self.by_name[name].is_there
-        ]
-
-    @property
-    def now(self) -> Mapping[str, Callable[[], Table]]:
-        """Each of them, as it is now."""
-        return {name: partial(self._now, name) for name in self.sources}
-
-    def tend(self) -> None:
-        """Have those read again for which it is time."""
-        for table in self.by_name.values():
-            table.tend()
-
-    def leave(self) -> None:
-        """The task ends. May be called again."""
-        ids, self.left = () if self.left else tuple(self.ids.values()), True
-        for which in ids:
-            self.shared.leave(which)
-
-    def _now(self, name: str) -> Table:
-        return self.by_name[name].now()
-
-
-class LatestProgress(msgspec.Struct):
-    """The progress of a seal that runs."""
-
-    value: SealProgress | None = None
-
-
-def report_seal(latest: LatestProgress, metrics: TaskMetrics, progress: SealProgress) -> None:
-    """Note progress. Counters grow by what is new; a smaller number is that of a new attempt."""
-    before, latest.value = latest.value or SealProgress(), progress
-    if progress.tasks_done < before.tasks_done:
-        before = SealProgress()
-    metrics.set(SPARK_STAGE_TASKS, progress.tasks)
-    metrics.set(SPARK_STAGE_TASKS_DONE, progress.tasks_done)
-    for metric, now, then in (
-        (SPARK_STAGE_TASK_FAILURES, progress.tasks_failed, before.tasks_failed),
-        (SPARK_STAGE_ROWS_READ, progress.rows_read, before.rows_read),
-        (SPARK_STAGE_BYTES_READ, progress.bytes_read, before.bytes_read),
-        (SPARK_STAGE_ROWS_WRITTEN, progress.rows_written, before.rows_written),
-        (SPARK_STAGE_BYTES_WRITTEN, progress.bytes_written, before.bytes_written),
-    ):
-        if now > then:
-            metrics.add(metric, now - then)
-
-
-def count_stage_run(
-    latest: LatestProgress, metrics: TaskMetrics, seconds: float, ended_well: bool
-) -> None:
-    """Count a run of a stage. What it has done says nothing of the next one."""
-    latest.value = None
-    if ended_well:
-        metrics.observe(SPARK_STAGE_SECONDS, seconds)
-    else:
-        metrics.add(SPARK_STAGE_FAILURES)
 
 
 class Runtime(PartOfAssignment, frozen=True):

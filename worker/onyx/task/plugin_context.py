@@ -15,7 +15,8 @@ from onyx.plugins.protocol import Output, PluginContext
 from onyx.rights import rights_of
 from onyx.spark.driver.outputs import Outputs
 from onyx.task.other_jobs import journal_of, output_of
-from onyx.task.parts import Assignment, Runtime, count_stage_run, report_seal
+from onyx.task.parts import Assignment, Runtime
+from onyx.task.seal_progress import count_stage_run, report_seal
 from onyx.task.services import Services
 from onyx.task.source.frontier import stored_cursors
 

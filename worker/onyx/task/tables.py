@@ -15,14 +15,12 @@ from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.workflow import looked_up
 from onyx.tables.loading import load_table
-from onyx.tables.shared import Load
+from onyx.tables.shared import Load, TableSource, TaskTables
 from onyx.task.channels.wiring import sites_of
 from onyx.task.parts import (
     Allocation,
     Assignment,
     Runtime,
-    TableSource,
-    TaskTables,
     is_allocated,
 )
 from onyx.task.plugin_context import context_in_process

@@ -12,7 +12,8 @@ from onyx.spark.windows.spool import spool_of
 from onyx.spark.windows.window import SparkRuns, SparkWindow
 from onyx.state.opening import open_store, state_location
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts import LatestProgress, Runtime, report_seal
+from onyx.task.parts import Runtime
+from onyx.task.seal_progress import LatestProgress, report_seal
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.running import Make, RunningWindow
 
