@@ -183,19 +183,26 @@ def test_a_job_without_end_on_executors_is_exact_although_all_its_pods_are_lost(
     lost = executors(release)[0]
     (server,) = (each["metadata"]["name"] for each in release.kube.list("pods", SERVER))
     for pod in (lost, server, until(lambda: driver(release), "a worker has the driver")):
-        before = squares.written()
+        wanted = squares.written().distinct + 500
         release.kube.delete_at_once("pod", pod)
-        until(
-            lambda before=before: squares.written().distinct > before.distinct + 500,
-            "the job goes on",
-        )
+        await_more_than(wanted, squares)
 
+    stop_and_assert_each_written_once(release, squares)
+
+
+def await_more_than(distinct: int, squares: Squares) -> None:
+    until(lambda: squares.written().distinct > distinct, "the job goes on")
+
+
+def stop_and_assert_each_written_once(release: Release, squares: Squares) -> int:
+    """How many numbers were written, each once, and by the windows too."""
     release.await_ready()
     squares.stop_and_assert_whole()
     found = squares.written()
-    assert found.rows == found.distinct, "each micro-batch is published once"
-    paths = ("/data/squares/endless", "/data/windowed/endless")
+    assert found.rows == found.distinct, "each segment is written once"
+    paths = (f"/data/squares/{squares.name}", f"/data/windowed/{squares.name}")
     assert release.kube.python(release.worker(), _AGREE, *paths).strip() == "they agree"
+    return found.rows
 
 
 def with_windows(squares: Squares) -> dict[str, Any]:
@@ -239,19 +246,10 @@ def test_a_job_without_end_goes_to_peers_and_back_while_it_is_busy_and_a_worker_
             release.kube.delete_at_once("pod", release.worker(1))
         status = until(lambda old=old: upgraded(release, old), f"it goes on with {engine}")
         assert status["upgradedFrom"]["jobId"] == old
-        before = squares.written()
-        until(
-            lambda before=before: squares.written().distinct > before.distinct + 300,
-            "the job goes on",
-        )
+        await_more_than(squares.written().distinct + 300, squares)
 
-    release.await_ready()
-    squares.stop_and_assert_whole()
-    found = squares.written()
-    assert found.rows == found.distinct, "each segment is written once"
-    paths = ("/data/squares/engines", "/data/windowed/engines")
-    assert release.kube.python(release.worker(), _AGREE, *paths).strip() == "they agree"
-    assert release.kube.python(release.worker(), _COUNTED).split() == [str(found.rows), "True"]
+    rows = stop_and_assert_each_written_once(release, squares)
+    assert release.kube.python(release.worker(), _COUNTED).split() == [str(rows), "True"]
 
 
 def with_counts(job: dict[str, Any]) -> dict[str, Any]:
