@@ -11,9 +11,8 @@ from onyx.builder.drawing import drawing
 from onyx.cli.functions import missing, modules_here, wrong_here
 from onyx.cli.job_file import warn
 from onyx.cli.local_run import peers_of_processes, run_here, settings_for
-from onyx.cli.status_table import why
 from onyx.client.calls import submit_job
-from onyx.client.statuses import JobStatus
+from onyx.client.statuses import JobStatus, why
 from onyx.client.submissions import Submission
 from onyx.errors import ManifestError, OnyxError, Problem, UserError
 from onyx.model import job as model

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.live import Live
 
 from onyx.cli.progress import JobProgress
-from onyx.cli.status_table import print_stacks, why
+from onyx.cli.status_table import print_stacks
 from onyx.client import failure_text
 from onyx.client.client import Client
-from onyx.client.statuses import JobStatus
+from onyx.client.statuses import JobStatus, why
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.model.job import Job

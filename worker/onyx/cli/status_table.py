@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onyx.client import failure_text
-from onyx.client.statuses import JobStatus
+from onyx.client.statuses import JobStatus, besides, remarks, why
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +33,7 @@ def print_status(status: JobStatus, as_json: bool) -> None:
         return
     cause = why(status)
     print(f"job {status.id} is {status.state}{': ' + cause if cause else ''}")
-    for each in filter(None, _besides(status)):
+    for each in filter(None, besides(status)):
         print(INDENT + each)
 
 
@@ -89,33 +89,3 @@ def _stacks(status: JobStatus) -> Iterator[str]:
     stacks = [failure_text.stack(each) for each in status.stalls if each.stack][:STACKS_MAX]
     for line in (*failure_text.details(status.exception or {}), *chain.from_iterable(stacks)):
         yield f"  {line}"
-
-
-def remarks(status: JobStatus) -> str:
-    """Why a job waits, why it does not advance, or what killed it; what is wrong with the code of
-    its peers; what became of segments that did not go on; and which values were set."""
-    return "; ".join(filter(None, (why(status), *_besides(status))))
-
-
-def _besides(status: JobStatus) -> tuple[str, ...]:
-    return (status.code_warning, *status.outcomes, options(status))
-
-
-def options(status: JobStatus) -> str:
-    """The values that were set while the job runs: `set: read maxPending=500`."""
-    found = [
-        f"{task} {' '.join(f'{key}={_value(value)}' for key, value in values.items())}"
-        for task, values in status.options.items()
-    ]
-    return f"set: {', '.join(found)}" if found else ""
-
-
-def _value(value: int | None) -> str:
-    return "default" if value is None else str(value)
-
-
-def why(status: JobStatus) -> str:
-    """Why a job waits, why it does not advance, or what killed it."""
-    if status.exception is None:
-        return "; ".join(filter(None, (status.waiting_for or status.stalled, status.deaths)))
-    return failure_text.sentence(status.exception)

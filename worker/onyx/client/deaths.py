@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 
 from onyx.base.path_names import is_path_name
-from onyx.base.seams import SystemClock
 from onyx.base.structs import UNREADABLE
 from onyx.ids import JobId
 from onyx.log import documents
@@ -36,9 +35,9 @@ def read_deaths(log: LogReader) -> list[Death]:
     return found
 
 
-def words_of(deaths: Sequence[Death], job: JobId) -> str:
+def words_of(deaths: Sequence[Death], job: JobId, now_ms: int) -> str:
     """The deaths of the last minutes that may have to do with a job; empty if there are none."""
-    return sentence(concerning(deaths, job, SystemClock().wall_ms()))
+    return sentence(concerning(deaths, job, now_ms))
 
 
 def report_death(log: LogReader, death: Death) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from immutables import Map
 
-from onyx.base.seams import SystemClock
 from onyx.base.structs import UNREADABLE
 from onyx.errors import StateError
 from onyx.ids import GroupId, JobId
@@ -79,21 +79,30 @@ def committed_totals(log: LogReader, job: Job, id: JobId) -> dict[str, TaskTotal
     return None if last is None else {task: its.totals for task, its in last[0].tasks.items()}
 
 
-def code_of(log: ClientLog, replica: Replica, job: JobId) -> tuple[dict[str, int], str]:
+def code_began(log: LogReader, replica: Replica, job: JobId) -> bytes | None:
+    """The note with which code a job began, if its peers have modules."""
+    if not codes.total(_codes(replica, job)):
+        return None
+    document = log.get_document(documents.code(job))
+    return None if document is None else document.data
+
+
+def code_of(replica: Replica, job: JobId, began: bytes | None) -> tuple[dict[str, int], str]:
     """Which code its peers run, and what is to be said of it."""
+    found = _codes(replica, job)
+    return codes.total(found), codes.warning(found, codes.began_with(began))
+
+
+def _codes(replica: Replica, job: JobId) -> dict[str, Counter[str]]:
     peers = sorted({peer for each in replica.run(job).allocation.values() for peer in each})
     announced = {peer: replica.peer_sites.get(peer, Map()).get(codes.CODE) for peer in peers}
-    found = codes.by_pool((replica.peer_tags.get(peer, ()), announced[peer]) for peer in peers)
-    total = codes.total(found)
-    document = log.get_document(documents.code(job)) if total else None
-    began = codes.began_with(None if document is None else document.data)
-    return total, codes.warning(found, began)
+    return codes.by_pool((replica.peer_tags.get(peer, ()), announced[peer]) for peer in peers)
 
 
-def why_stalled(replica: Replica, job: JobId, found: Sequence[Stall]) -> str:
+def why_stalled(replica: Replica, job: JobId, found: Sequence[Stall], now_ms: int) -> str:
     """What keeps a job from advancing, of all that is reported of it; empty if nothing does."""
     root = cause(found, replica.tasks_of(job))
-    return "" if root is None else sentence(root, found, SystemClock().wall_ms())
+    return "" if root is None else sentence(root, found, now_ms)
 
 
 def _read(document: Document, hint: Any, without: Any) -> Any:

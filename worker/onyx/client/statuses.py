@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from onyx.base.seams import SystemClock
+from onyx.client import failure_text
 from onyx.client.deaths import read_deaths, words_of
 from onyx.client.manifests import readable
-from onyx.client.reports import code_of, exception, outcomes, stalls, why_stalled
+from onyx.client.reports import code_began, code_of, exception, outcomes, stalls, why_stalled
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
 from onyx.replica.jobs import has_completed
@@ -63,6 +65,21 @@ class JobStatus(msgspec.Struct, frozen=True):
     key that is left out."""
 
 
+class JobReports(msgspec.Struct, frozen=True):
+    """All that lies beside the log of a job, as far as its status says it."""
+
+    name: str = ""
+    unreadable: str = ""
+    """Why its manifest cannot be read."""
+    exception: dict[str, Any] | None = None
+    stalls: tuple[Stall, ...] = ()
+    deaths: tuple[Death, ...] = ()
+    """How worker processes have died, whatever they worked on."""
+    outcomes: tuple[str, ...] = ()
+    code_began: bytes | None = None
+    options: dict[str, dict[str, int | None]] = msgspec.field(default_factory=dict)
+
+
 def statuses(log: ClientLog, replica: Replica) -> list[JobStatus]:
     """The status of every job that the replica knows, in the order of submission."""
     known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
@@ -78,6 +95,23 @@ def status_at(
     Args:
         deaths: of worker processes, as supervisors have reported; None to look.
     """
+    known, unreadable = readable(log, replica, job)
+    runs = job in replica.jobs
+    reports = JobReports(
+        "" if known is None else known.name,
+        unreadable,
+        exception(log, job) if has_completed(replica, job) is False else None,
+        tuple(stalls(log, replica, job)) if runs else (),
+        tuple(read_deaths(log) if deaths is None else deaths) if runs else (),
+        () if known is None else outcomes(log, replica, known, job),
+        code_began(log, replica, job),
+        {} if known is None else changed_options(replica, job, known),
+    )
+    return status_of(replica, job, reports, SystemClock().wall_ms())
+
+
+def status_of(replica: Replica, job: JobId, reports: JobReports, now_ms: int) -> JobStatus:
+    """The status of a job as of a replica and what was read beside it; pure."""
     state: JobState = "unknown"
     waiting_for = None
     peers = sum(map(len, replica.run(job).allocation.values()))
@@ -87,33 +121,30 @@ def status_at(
     elif job in replica.jobs:
         waiting_for = why_waiting(replica, job) or why_paused(replica, job)
         state = _state_of(replica, job, peers)
-    report = exception(log, job) if state == "killed" else None
-    known, unreadable = readable(log, replica, job)
-    remark = waiting_for or unreadable
-    found = stalls(log, replica, job) if job in replica.jobs else []
-    code, code_warning = code_of(log, replica, job)
+    code, code_warning = code_of(replica, job, reports.code_began)
     return JobStatus(
         job,
-        "" if known is None else known.name,
+        reports.name,
         state,
         replica.version,
         peers,
-        remark,
-        report,
-        why_stalled(replica, job, found),
-        tuple(found),
+        waiting_for or reports.unreadable,
+        reports.exception,
+        why_stalled(replica, job, reports.stalls, now_ms),
+        reports.stalls,
         _engine(replica, job),
-        words_of(read_deaths(log) if deaths is None else deaths, job)
-        if job in replica.jobs
-        else "",
-        () if known is None else outcomes(log, replica, known, job),
+        words_of(reports.deaths, job, now_ms) if job in replica.jobs else "",
+        reports.outcomes,
         code,
         code_warning,
-        {} if known is None else _options(replica, job, known),
+        reports.options,
     )
 
 
-def _options(replica: Replica, job: JobId, manifest: Job) -> dict[str, dict[str, int | None]]:
+def changed_options(
+    replica: Replica, job: JobId, manifest: Job
+) -> dict[str, dict[str, int | None]]:
+    """The values of a running job that its manifest does not give."""
     run = replica.run(job)
     if not (run.options or run.declared):
         return {}
@@ -137,3 +168,34 @@ def _state_of(replica: Replica, job: JobId, peers: int) -> JobState:
     if replica.run(job).is_paused:
         return "paused"
     return "running" if peers else "waiting"
+
+
+def remarks(status: JobStatus) -> str:
+    """Why a job waits, why it does not advance, or what killed it; what is wrong with the code of
+    its peers; what became of segments that did not go on; and which values were set."""
+    return "; ".join(filter(None, (why(status), *besides(status))))
+
+
+def besides(status: JobStatus) -> tuple[str, ...]:
+    """What is to be said of a job beside why it is as it is; some may be empty."""
+    return (status.code_warning, *status.outcomes, options(status))
+
+
+def options(status: JobStatus) -> str:
+    """The values that were set while the job runs: `set: read maxPending=500`."""
+    found = [
+        f"{task} {' '.join(f'{key}={_value(value)}' for key, value in values.items())}"
+        for task, values in status.options.items()
+    ]
+    return f"set: {', '.join(found)}" if found else ""
+
+
+def _value(value: int | None) -> str:
+    return "default" if value is None else str(value)
+
+
+def why(status: JobStatus) -> str:
+    """Why a job waits, why it does not advance, or what killed it."""
+    if status.exception is None:
+        return "; ".join(filter(None, (status.waiting_for or status.stalled, status.deaths)))
+    return failure_text.sentence(status.exception)
