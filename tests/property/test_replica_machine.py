@@ -10,7 +10,7 @@ from tests.support.log.raw_entries import raw_command
 from tests.support.log.submissions import job_spec
 
 from onyx.ids import GroupId, Position
-from onyx.replica import canonical, machine
+from onyx.replica import canonical, machine, story
 from onyx.replica.command import Entry
 from onyx.replica.commands import COMMANDS, AddVirtualPeer, PrepareJoinCluster
 from onyx.replica.state import Replica
@@ -64,7 +64,7 @@ ARGUMENTS = {
         )
         | st.just(to_builtins(DRIVER)),
     },
-    "kill-job": {"job": jobs},
+    "kill-job": {"job": jobs, "why": st.sampled_from(["", "task work failed"])},
     "suspend-job": {"job": jobs},
     "resume-job": {"job": jobs},
     "drain-job": {"job": jobs},
@@ -162,6 +162,7 @@ def test_the_invariants_hold_after_every_entry(scheduler, sequence):
         old, replica = replica, machine.apply(replica, entry)
         assert violations(replica) == [], entry
         assert transition_violations(old, replica) == [], entry
+        assert all(each.text for each in story.events_of(old, entry, replica))
         answered(entry, old, replica)
 
 

@@ -38,6 +38,7 @@ from onyx.program.phases import Phase
 from onyx.replica.command import Command
 from onyx.replica.commands import (
     ExhaustInput,
+    KillJob,
     PauseJob,
     RegisterPartitions,
     ReportLoss,
@@ -384,6 +385,10 @@ class Bench:
 
     def proposals(self, fn: str) -> list[Command]:
         return [command for command in self.proposed if fn == command.NAME]
+
+    def killed(self) -> list[str]:
+        """The job, as often as a task has asked for its end."""
+        return [command.job for command in self.proposed if isinstance(command, KillJob)]
 
     @property
     def completed(self) -> bool:

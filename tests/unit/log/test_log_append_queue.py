@@ -24,12 +24,12 @@ def sent(request: Append | None) -> list[tuple[str, int]]:
     return [(entry.command.id, entry.sequence) for entry in entries]
 
 
-def test_an_entry_is_sent_at_once_with_writer_sequence_parent_and_fence():
-    request = AppendQueue(G).enqueue(commands("a"), parent=Position(7))
+def test_an_entry_is_sent_at_once_with_writer_sequence_parent_time_and_fence():
+    request = AppendQueue(G).enqueue(commands("a"), parent=Position(7), at_ms=5)
     assert request is not None
     assert request.fence == G
     entry = decode_entry(Position(9), request.payloads[0])
-    assert (entry.writer, entry.sequence, entry.parent) == (G, 1, 7)
+    assert (entry.writer, entry.sequence, entry.parent, entry.at_ms) == (G, 1, 7, 5)
 
 
 def test_what_comes_while_a_transaction_is_under_way_goes_into_the_next_one():

@@ -165,7 +165,8 @@ def test_an_exception_of_a_hook_is_told_with_its_phase(phase: str, task: str) ->
     assert len(bench.exceptions) == 1
     reported = bench.exceptions[0]
     assert (reported["task"], reported["phase"], reported["type"]) == (task, name, "KeyError")
-    assert bench.proposals("kill-job") == [KillJob(job="job-1")]
+    why = f"task {task} failed in {name} with KeyError"
+    assert bench.proposals("kill-job") == [KillJob("job-1", why)]
 
 
 def test_an_exception_of_the_function_is_told_as_of_the_function() -> None:

@@ -11,7 +11,6 @@ import pytest
 from tests.support.jobs.bench import Bench, Kept, chain
 
 from onyx.plugins.protocol import Input, Output, PluginContext
-from onyx.replica.commands import KillJob
 from onyx.task.table import StepOutcome
 
 SEGMENTS = [{"n": n, "t": t} for n, t in enumerate([0, 8, 4, 4])]
@@ -227,7 +226,7 @@ def ends(bench: Bench) -> dict[str, Any]:
     for _ in range(bench.settings.task.seal_attempts_max):
         bench.settle()
         bench.clock.advance(bench.settings.task.ready_back_off_s)
-    assert bench.proposals("kill-job") == [KillJob(job="job-1")] * len(bench.exceptions)
+    assert bench.killed() == ["job-1"] * len(bench.exceptions)
     assert bench.exceptions, "the job goes on"
     return dict(bench.exceptions[0])
 

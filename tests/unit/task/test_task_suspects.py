@@ -12,7 +12,7 @@ from tests.support.jobs.bench import Bench, chain
 from onyx.flow.batch import Segment
 from onyx.peer.watch.stall_watch import facts_of
 from onyx.plugins.generator import GeneratorInput
-from onyx.replica.commands import KillJob, ReportLoss
+from onyx.replica.commands import ReportLoss
 from onyx.reports.stalls import Reason
 from onyx.settings import Settings, TaskSettings
 from onyx.task.diagnosis import diagnose
@@ -149,7 +149,7 @@ def test_one_that_has_lost_too_many_is_refused_and_the_job_killed_with_its_place
         bench.lost(f"{number}", POISON, POISON, bench.id_of(POISON))
     bench.settle()
     assert not any(POISON in batch for batch in bench.batches)
-    assert bench.proposals("kill-job") == [KillJob(job=bench.id)]
+    assert bench.killed() == [bench.id]
     report = bench.exceptions[0]
     assert report["type"] == "PoisonSegment"
     assert str(report["detail"]).startswith(

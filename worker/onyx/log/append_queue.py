@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from onyx.codec.entries import encode_entry
+from onyx.codec.entries import AT_MS_MAX, encode_entry
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import GroupId, Position
 from onyx.log.interface import Session
@@ -87,8 +87,10 @@ class AppendQueue:
         """Entries not yet known to be in the log."""
         return len(self._unacknowledged)
 
-    def enqueue(self, commands: Sequence[Command], parent: Position | None = None) -> Append | None:
-        """Take commands for writing, all or none of them.
+    def enqueue(
+        self, commands: Sequence[Command], parent: Position | None = None, at_ms: int = 0
+    ) -> Append | None:
+        """Take commands for writing, all or none of them. `at_ms`: when they were decided.
 
         Raises:
             Fenced: this incarnation is dead.
@@ -104,7 +106,7 @@ class AppendQueue:
                 f"{limit} may; ZooKeeper is slow or cannot be reached"
             )
         payloads = [
-            (self._encode(command, self._sequence + number, parent), command.chunks)
+            (self._encode(command, self._sequence + number, parent, at_ms), command.chunks)
             for number, command in enumerate(commands, start=1)
         ]
         # Only now, when all of them could be encoded: a command that is refused takes no number.
@@ -167,8 +169,10 @@ class AppendQueue:
         self._under_way = len(batch)
         return Append(self._attempt, self.fence(), tuple(batch), tuple(chunks))
 
-    def _encode(self, command: Command, sequence: int, parent: Position | None) -> bytes:
-        payload = encode_entry(command, self.group, sequence, parent)
+    def _encode(
+        self, command: Command, sequence: int, parent: Position | None, at_ms: int
+    ) -> bytes:
+        payload = encode_entry(command, self.group, sequence, parent, at_ms=at_ms)
         check_size(command, payload, self._settings.entry_bytes_max)
         return payload
 
@@ -184,7 +188,9 @@ def check_command(command: Command, group: GroupId, entry_bytes_max: int) -> Non
     Raises:
         UserError: it is too large or cannot be encoded.
     """
-    check_size(command, encode_entry(command, group, SEQUENCE_MAX), entry_bytes_max)
+    check_size(
+        command, encode_entry(command, group, SEQUENCE_MAX, at_ms=AT_MS_MAX), entry_bytes_max
+    )
 
 
 def check_size(command: Command, payload: bytes, entry_bytes_max: int) -> None:

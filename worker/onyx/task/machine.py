@@ -21,6 +21,7 @@ from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
 from onyx.program.failure import Failure, blamed, code_line, report
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
+from onyx.replica.authors import bounded
 from onyx.replica.commands.kill_job import KillJob
 from onyx.replica.commands.restart_task import RestartTask
 from onyx.task.parts import Assignment, PlannedRestart, TaskStatus, is_allocated
@@ -201,7 +202,8 @@ def _decide(task: Task, failure: Failure) -> None:
     values = task.assignment.services.settings.task.report_values
     text = failure.report or report(task.job_id, task.name, task.peer, failure, values)
     stored = task.assignment.services.store_exception(task.job_id, text)
-    stored.add_done_callback(lambda _: task.assignment.propose(KillJob(job=task.job_id)))
+    why = bounded(f"task {task.name} failed in {failure.phase} with {text.get('type')}")
+    stored.add_done_callback(lambda _: task.assignment.propose(KillJob(task.job_id, why)))
 
 
 # --- restarts -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
+from onyx.base.seams import SystemClock
 from onyx.errors import Fenced
 from onyx.ids import GroupId, Position
 from onyx.log.append_queue import Append, AppendQueue, Reply
@@ -64,7 +65,7 @@ class ZooKeeperGroupLog(ZooKeeperLog):
         """Enqueue for writing, in order, each exactly once in effect."""
         self._session.check()
         with self._queue_lock:
-            self._transmit(self._queue.enqueue(commands, parent))
+            self._transmit(self._queue.enqueue(commands, parent, SystemClock().wall_ms()))
 
     def pulse_exists(self, group: GroupId) -> bool:
         """Whether the group's pulse is there now."""

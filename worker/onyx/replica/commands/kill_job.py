@@ -5,8 +5,13 @@ A job that has completed stays completed: a late kill must not make two ends of 
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from onyx.ids import Position
 from onyx.replica import jobs
+from onyx.replica.authors import BY_CHARACTERS_MAX
 from onyx.replica.command import Command
 from onyx.replica.spec import Job
 from onyx.replica.state import Replica
@@ -16,6 +21,9 @@ class KillJob(Command, frozen=True):
     """End a job without completing it."""
 
     job: Job
+    why: Annotated[str, Meta(max_length=BY_CHARACTERS_MAX)] = ""
+    """Which task has failed, where and with what; empty if somebody asked for it. What the error
+    says may hold what segments hold, and is not in the log."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change for a job that has ended. An id that nobody has submitted is taken by it."""
