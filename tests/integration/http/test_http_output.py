@@ -535,7 +535,7 @@ def test_what_is_refused_is_written_as_dead_letters(
     first = found[0]
     assert first["error"]["message"] == "400 Bad Request: odd"
     assert first["error"]["url"] == endpoint.url
-    assert (first["job"], first["task"], first["tries"]) == ("flights", "work", 1)
+    assert (first["job"], first["task"], first["tries"]) == ("job-1", "work", 1)
 
 
 class Counted(TaskMetrics):

@@ -93,10 +93,14 @@ def test_a_dead_letter_says_what_where_when_and_of_what() -> None:
         "error": {"type": "ValueError", "message": "odd 1"},
         "job": "job-1",
         "task": "work",
+        "id": letter["id"],
+        "origin": {"input": "read", "partition": 0, "position": 0},
         "time": "1970-01-01T00:00:00.000+00:00",
         "tries": 1,
         "segment": {"n": 1},
+        "types": "",
     }
+    assert len(letter["id"]) == 16
 
 
 def test_without_dead_letters_the_job_ends_and_the_message_names_them() -> None:

@@ -15,7 +15,7 @@ from onyx.base.runs import Numbers, taken
 from onyx.codec.refusals import refusal
 from onyx.errors import OnyxError, describe
 from onyx.flow.batch import Batch, Mask, Segment, segment_at
-from onyx.flow.dead_letters import dead_letter
+from onyx.flow.dead_letters import Origin, dead_letter, described
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import FailureHandling, Refused, Routed
 from onyx.flow.segment import SegmentFailure
@@ -48,7 +48,7 @@ def handling_of(
         refused: finds what children cannot be sent.
         answering: says of which segments the first failure is the last.
     """
-    roots = batch.roots
+    roots, ids = batch.roots, batch.ids
 
     def exhausted(index: int) -> bool:
         if roots is None:
@@ -58,14 +58,16 @@ def handling_of(
 
     def letter(index: int, error: Exception) -> Segment:
         program.metrics.note(DEAD_LETTERS, lambda: error_line(program, error))
+        root = None if roots is None else int(roots[index])
         return dead_letter(
             program.job_id,
             program.task,
             segment_at(batch.segments, index),
-            error,
-            code_line(error).strip(" ()"),
-            1 if roots is None else tries_of(int(roots[index])),
+            described(error, code_line(error).strip(" ()")),
+            1 if root is None else tries_of(root),
             program.clock.wall_ms(),
+            "" if ids is None else f"{int(ids[index]):016x}",
+            None if root is None else answering.origin(root),
         )
 
     dead_letters_to = program.entry.dead_letter
@@ -98,6 +100,10 @@ class Answering(Protocol):
         """Whether the first failure of a segment is its last (`onFailure: answer`)."""
         ...
 
+    def origin(self, root: int) -> Origin | None:
+        """The input, partition and position of a root, where they are known."""
+        ...
+
 
 class Nobody:
     """Nobody has sent a request: what fails ends the job."""
@@ -111,6 +117,10 @@ class Nobody:
     def at_once(self, root: int) -> bool:
         """Never."""
         return False
+
+    def origin(self, root: int) -> Origin | None:
+        """Nobody knows."""
+        return None
 
 
 NOBODY = Nobody()

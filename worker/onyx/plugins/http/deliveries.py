@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any
 
+from onyx.flow.dead_letters import dead_letter
 from onyx.ids import GroupId
 from onyx.plugins.http.bodies import segments_in
 from onyx.plugins.http.options import HttpOptions
@@ -152,7 +153,7 @@ class Letters:
             Unavailable: nothing was written; it is to be called again.
         """
         segments = segments_in(request.body, self._format)
-        letters = [self._letter(each, request, refusal) for each in segments]
+        letters = [self._letter(n, each, request, refusal) for n, each in enumerate(segments)]
         self._parts.write(letters)
         self._written += len(letters)
         self._context.metrics.add(DEAD_LETTERS, len(letters))
@@ -179,21 +180,17 @@ class Letters:
         """Drop letters that are not published: their requests are not settled."""
         self._parts.close()
 
-    def _letter(self, segment: Any, request: HttpRequest, refusal: HttpRefusal) -> dict[str, Any]:
+    def _letter(self, number: int, segment: Any, request: HttpRequest, refusal: HttpRefusal) -> Any:
         answer, context = refusal.answer, self._context
-        at = datetime.fromtimestamp(context.clock.wall_ms() / 1_000, UTC)
-        return {
-            "error": {
-                "type": "Refused",
-                "message": answer.words,
-                "status": answer.status,
-                "answer": answer.text,
-                "url": self._url,
-                "key": request.key,
-            },
-            "job": context.job_name,
-            "task": context.task,
-            "time": at.isoformat(timespec="milliseconds"),
-            "tries": refusal.tries,
-            "segment": segment,
+        error = {
+            "type": "Refused",
+            "message": answer.words,
+            "status": answer.status,
+            "answer": answer.text,
+            "url": self._url,
+            "key": request.key,
         }
+        # A request that is sent again has the same key, where the server knows it by that.
+        id = blake2b(f"{number} {request.key}".encode(), digest_size=8).hexdigest()
+        wall_ms = context.clock.wall_ms()
+        return dead_letter(context.job, context.task, segment, error, refusal.tries, wall_ms, id)

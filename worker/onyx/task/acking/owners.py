@@ -1,5 +1,6 @@
 """What follows from the number of the partition in a root: which peer answers for it in this
-allocation version (`Owners`), and whether its tree begins with a request (`RequestTrees`).
+allocation version (`Owners`), whether its tree begins with a request, and where it begins
+(`RequestTrees`).
 
 Trees of requests are those of inputs that take requests, and those that a task with state begins
 for what such inputs alone have given it. What a window emits belongs to no request, and what
@@ -13,8 +14,9 @@ import numpy as np
 
 from onyx.base.runs import Numbers, array_of
 from onyx.flow.batch import Mask
+from onyx.flow.dead_letters import Origin
 from onyx.ids import JobId, TaskName
-from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT, cut, partitions_of
+from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT, POSITIONS_MAX, cut, partitions_of
 from onyx.model.job import Job
 from onyx.model.requests import requested_tasks
 from onyx.replica.dealt_partitions import rank_of
@@ -81,6 +83,7 @@ class RequestTrees:
                 self._at_once |= dict.fromkeys(range(its.first, its.first + its.count), at_once)
         self._numbers = np.array(sorted(self._at_once), dtype=np.uint64)
         self.any = bool(self._at_once)
+        self._sources = {its.first: (task, its.count) for task, its in registered.items()}
 
     def among(self, roots: Numbers) -> Mask:
         """Which of these roots are of requests."""
@@ -90,3 +93,11 @@ class RequestTrees:
     def at_once(self, root: int) -> bool:
         """Whether the first failure of a segment is its last (`onFailure: answer`)."""
         return self._at_once.get(root >> PARTITION_SHIFT, False)
+
+    def origin(self, root: int) -> Origin | None:
+        """The source that has registered the partition."""
+        number = root >> PARTITION_SHIFT
+        for first, (task, count) in self._sources.items():
+            if first <= number < first + count:
+                return Origin(task, number - first, root & (POSITIONS_MAX - 1))
+        return None
