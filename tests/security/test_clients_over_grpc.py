@@ -6,15 +6,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import msgspec
 import pytest
 import trustme
+from immutables import Map
 from msgspec.structs import replace
 from tests.integration.transport.test_transport_contract import SETTINGS, A, Side, stop
 from tests.support.clocks import ManualClock
@@ -25,9 +27,11 @@ from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.fake_requests import at_once
 
 from onyx.base.seams import SystemClock
+from onyx.cli.commands.append import _appender as command_appender
 from onyx.cli.commands.append import append
 from onyx.cli.commands.state import state
-from onyx.client.appender import Appender, NotTaken
+from onyx.client.appender import Appender, NotTaken, NotYetTaken
+from onyx.client.appending import appender
 from onyx.client.submissions import submission
 from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
@@ -35,6 +39,7 @@ from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
 from onyx.peer.router.inputs import InputAccess, InputTokens, RequestInput, RequestInputs
 from onyx.replica.commands import KillJob
+from onyx.replica.state import Replica
 from onyx.requests.request import (
     NOBODY,
     Answer,
@@ -49,6 +54,7 @@ from onyx.requests.request import (
 from onyx.requests.tokens import LOOK_INTERVAL_S, ClientToken, Tokens, metadata_of
 from onyx.rights import of_its_author
 from onyx.settings import ClientSettings, Settings, TransportSettings
+from onyx.spark_source.writers import WriteTarget
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.frames.encoder import hello_frame
 from onyx.transport.frames.packets import Hello
@@ -310,13 +316,54 @@ def test_the_name_of_a_tenancy_is_told_to_nobody_who_asks_for_another_one(shown:
     with worker(state_tokens=Tokens(SystemClock(), value="right"), tenancy="acme") as there:
         append = encode_append(replace(APPEND, tenancy="guess"))
         answer = decode_answer(called(there.address, append, metadata_of(shown)))[1]
-        assert (answer.status, "'guess'" in answer.reason) == (Status.UNKNOWN, True)
+        assert (answer.status, "'guess'" in answer.reason) == (Status.UNAVAILABLE, True)
         with pytest.raises((UserError, Unavailable)) as asked:
             ask(there.address, query, SETTINGS, None, WAIT_S, shown)
         with pytest.raises(grpc.RpcError) as stream:
             called(there.address, hello, metadata_of(shown), method=METHOD)
     told = (answer.reason, str(asked.value), str(stream.value))
     assert [each for each in told if "acme" in each] == []
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "opened",
+    [
+        lambda settings, address: appender(settings, "shop"),
+        lambda settings, address: command_appender(settings, [address], "shop", "", "ours"),
+        lambda settings, address: WriteTarget((address,), "shop", "", "ours").appender(),
+    ],
+    ids=["by-log", "command", "spark"],
+)
+def test_a_worker_of_another_tenancy_that_has_an_address_now_takes_nothing(
+    opened: Callable[[Settings, str], Appender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have a job of the same name, and what it says of that is not true of the client's."""
+    with worker(tenancy="theirs") as there:
+        peer, site = PeerId("p"), Map({"address": there.address})
+        log = SimpleNamespace(
+            replica=lambda: replace(Replica(), peers=(peer,), peer_sites=Map({peer: site})),
+            close=lambda: None,
+        )
+        monkeypatch.setattr("onyx.client.appending.connect", lambda settings: log)
+        with (
+            opened(Settings(tenancy_id="ours"), there.address) as client,
+            pytest.raises(NotYetTaken, match="of another tenancy than 'ours'"),
+        ):
+            client.append({"n": 1}, timeout_s=0.2)
+    assert there.callers == []
+
+
+@pytest.mark.server
+def test_what_one_worker_says_of_its_tenancy_is_asked_of_the_next_and_handed_over_like_it() -> None:
+    with worker(tenancy="theirs") as there, worker(tenancy="ours") as ours:
+        workers = [there.address, ours.address]
+        with Appender(workers, "shop", tenancy="ours") as client:
+            assert client.append({"n": 1}, ack="journal").segments == 1
+        part = replace(APPEND, part=PartOfRequest(0, b"d"))
+        forwarded = [ours.transport.forward(each, part).result(WAIT_S) for each in workers]
+    assert [each.status for each in forwarded] == [Status.UNAVAILABLE, Status.JOURNALLED]
+    assert (len(there.callers), len(ours.callers)) == (0, 2)
 
 
 class Certificates:

@@ -11,7 +11,6 @@ through something else than a function with state (`KINDS`).
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import random
 import sys
@@ -19,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,7 @@ from onyx.client.appender import Appender, NotTaken, NotYetTaken
 from onyx.client.appending import addresses_of
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
+from onyx.replica.command import Entry
 from onyx.requests.content import partition_of, parts_of
 
 sys.path.insert(0, str(CHAOS))
@@ -52,7 +52,7 @@ KEYS = 101
 PATIENCE_S = 10.0
 IMPATIENT = 7
 """Of so many requests one is given up at once if nobody answers it."""
-LOOKED_AT = 10
+LOOKED_AT = 4
 """Of so many requests that are processed the output is looked at for one; an even number."""
 NAME = "under-kills"
 PARTITIONS = 4
@@ -191,14 +191,40 @@ class Story:
 
 
 @dataclass
+class Parts:
+    """The parts of an output, each of which is read once: it never changes."""
+
+    folder: Path
+    known: dict[str, frozenset[int]] = field(default_factory=dict)
+
+    def now(self) -> dict[str, frozenset[int]]:
+        """The segments of each part that is there now."""
+        there = sorted(self.folder.glob("*.jsonl"))
+        for part in there:
+            if part.name not in self.known:
+                self.known[part.name] = frozenset(row["n"] for row in rows_of(part))
+        return {part.name: self.known[part.name] for part in there}
+
+    def numbers(self) -> set[int]:
+        """The segments in the output now."""
+        return set().union(*self.now().values())
+
+    def of(self, number: int) -> list[str]:
+        """The parts that have a segment."""
+        return [name for name, numbers in self.now().items() if number in numbers]
+
+
+@dataclass
 class Clients:
     """Threads that send requests until each is answered, or until they stop asking."""
 
     appender: Appender
     requests: int
-    folder: Path
+    parts: Parts
     count: int = CLIENTS
     faults: Story = field(default_factory=Story)
+    log: Sequence[Entry] = ()
+    """What is in the log of the cluster, as it grows."""
     history: list[Operation] = field(default_factory=list)
     sent_again: int = 0
     errors: list[Exception] = field(default_factory=list)
@@ -235,7 +261,7 @@ class Clients:
         rows = list(segments(number))
         held = [row["n"] for row in rows]
         patient = number % IMPATIENT != 0
-        tries = Story(began_s=self.faults.began_s)
+        tries, began = Story(began_s=self.faults.began_s), len(self.log)
         while True:
             tries("sent")
             try:
@@ -250,7 +276,7 @@ class Clients:
             else:
                 if ack == "ack" and number % LOOKED_AT == 0:
                     tries(f"answered {answer.status}, values {answer.values}, {answer.errors}")
-                    self._check_there(request, rows, tries)
+                    self._check_there(request, rows, tries, began)
                 wanted = {"sum": sum(held)} if ack == "ack" else {}
                 for key in answer.errors:  # its value is not known any more, and that is said
                     wanted.pop(key, None)
@@ -258,14 +284,15 @@ class Clients:
                     request, held, Outcome.OK, dict(answer.values), wanted, durable=ack == "ack"
                 )
 
-    def _check_there(self, request: str, rows: list[Row], tries: Story) -> None:
-        missing = {row["n"] for row in rows} - numbers_in(self.folder)
+    def _check_there(self, request: str, rows: list[Row], tries: Story, began: int) -> None:
+        missing = {row["n"] for row in rows} - self.parts.numbers()
         if not missing:
             return
+        before, until = set(self.parts.now()), len(self.log)
         untrue_s, late = time.monotonic(), {}
         while missing and (waited_s := time.monotonic() - untrue_s) < LATE_WAIT_S:
-            came = missing & numbers_in(self.folder)
-            late |= dict.fromkeys(came, f"{waited_s:.2f} s later")
+            came = missing & self.parts.numbers()
+            late |= {n: f"{waited_s:.2f} s later in {self.parts.of(n)}" for n in came}
             missing -= came
             time.sleep(0.05)
         home = partition_of(request, PARTITIONS)
@@ -274,7 +301,16 @@ class Clients:
         raise AssertionError(
             f"{request} is processed, and not in the output: {late} came late, {missing or 'none'} "
             f"never; home {home}, partitions {where}\n"
-            + "\n".join([*tries.lines, "and the faults:", *self.faults.lines])
+            + "\n".join(
+                [
+                    *tries.lines,
+                    "and the faults:",
+                    *self.faults.lines,
+                    f"parts that came since: {sorted(self.parts.now().keys() - before)}",
+                    "entries of the log from its first sending to its answer:",
+                    *map(str, self.log[began:until]),
+                ]
+            )
         )
 
 
@@ -285,16 +321,13 @@ def segments(number: int) -> Iterator[dict[str, Any]]:
         yield {"n": n, "key": n % KEYS}
 
 
-def written(folder: Path, output: str = "out") -> list[dict[str, Any]]:
-    lines = itertools.chain.from_iterable(
-        part.read_text("utf-8").splitlines() for part in sorted((folder / output).glob("*.jsonl"))
-    )
-    return [json.loads(line) for line in lines]
+def written(folder: Path, output: str = "out") -> list[Row]:
+    parts = sorted((folder / output).glob("*.jsonl"))
+    return [row for part in parts for row in rows_of(part)]
 
 
-def numbers_in(folder: Path) -> set[int]:
-    """The segments in the output now."""
-    return {row["n"] for row in written(folder)}
+def rows_of(part: Path) -> list[Row]:
+    return [json.loads(line) for line in part.read_text("utf-8").splitlines()]
 
 
 def run(
@@ -342,12 +375,14 @@ def run(
         told(f"upgraded to {job}")
         return job
 
-    with Appender(lambda: addresses_of(cluster.replica), NAME, "in") as appender:
-        clients = Clients(appender, requests, folder, count, story)
+    tenancy = cluster.settings.tenancy_id  # of another one too jobs may have this name
+    with Appender(lambda: addresses_of(cluster.replica), NAME, "in", tenancy=tenancy) as appender:
+        parts = Parts(folder / "out")
+        clients = Clients(appender, requests, parts, count, story, cluster.entries)
         clients.start()
         faulted(cluster, job, workers, replace(faults, besides=upgrade, reported=told), chance)
         clients.join()
-        there = numbers_in(folder)
+        there = parts.numbers()
         durable = {n for each in clients.history if each.durable for n in each.segments}
         assert durable <= there, "an answer came before its segments were in the output"
     cluster.client.drain(job)

@@ -100,6 +100,7 @@ class Appender:
         clock: Clock | None = None,
         on_close: Callable[[], None] = lambda: None,
         client: ClientSettings = NO_TOKEN,
+        tenancy: str = "",
     ) -> None:
         """Nothing is connected yet.
 
@@ -111,6 +112,8 @@ class Appender:
             tls: the certificates, where workers have them.
             on_close: called when the appender is closed.
             client: where the token is that opens the input, if it wants one.
+            tenancy: of the job. A worker of another one, which may have been given the address of
+                one that has died, takes nothing then. Empty: whichever it is.
 
         Raises:
             SettingsError: the certificates are not good.
@@ -121,7 +124,7 @@ class Appender:
         files = CertificateFiles.named_by(tls, GROUPS, serves=False)
         self._clock = clock or SystemClock()
         token = ClientToken(client, self._clock)
-        self._streams = AppendStreams(TransportSettings(), files, token)
+        self._streams = AppendStreams(TransportSettings(), files, token, tenancy)
         self._job = job
         self._task = task
         self._turn = 0

@@ -15,8 +15,8 @@ def appender(settings: Settings, job: str, task: str = "") -> Appender:
     """An appender to the input of a job, by way of the workers that the log names.
 
     Args:
-        settings: those of a worker: what leads to ZooKeeper, the certificates of `tls`, and the
-            token of `client`.
+        settings: those of a worker: what leads to ZooKeeper, the tenancy, the certificates of
+            `tls`, and the token of `client`.
         job: its id, or its name if only one job of this name runs.
         task: the input; empty if the job has only one that takes requests.
 
@@ -32,6 +32,7 @@ def appender(settings: Settings, job: str, task: str = "") -> Appender:
             settings.tls,
             on_close=client.close,
             client=settings.client,
+            tenancy=settings.tenancy_id,
         )
     except BaseException:
         client.close()

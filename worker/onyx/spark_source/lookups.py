@@ -50,7 +50,8 @@ def target_of(options: WriteOptions) -> WriteTarget:
         workers = [each.strip() for each in options.workers.split(",") if each.strip()]
         if not workers or not all(":" in each for each in workers):
             raise UserError(f"option 'workers' is host:port[,host:port], not {options.workers!r}")
-        return WriteTarget(tuple(workers), options.job, options.task)
+        return WriteTarget(tuple(workers), options.job, options.task, options.tenancy or "")
     from onyx.spark_source import cluster
 
-    return WriteTarget(tuple(cluster.workers(options)), options.job, options.task)
+    workers, tenancy = cluster.workers(options), cluster.settings(options).tenancy_id
+    return WriteTarget(tuple(workers), options.job, options.task, tenancy)

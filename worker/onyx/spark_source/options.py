@@ -136,7 +136,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     zookeeper: str | None = None
     """In place of `workers`: the workers are looked up where the query is planned."""
     tenancy: str | None = None
-    """With `zookeeper`; without it `ONYX_TENANCY_ID`."""
+    """Whose job it is: workers of another tenancy take nothing. Without it `ONYX_TENANCY_ID`, or
+    with `workers` whichever it is."""
     ack: Literal["journal", "ack"] = "journal"
     """When a batch counts as written: when its rows are in the journal of the input, or when all
     that follows from them is durable."""

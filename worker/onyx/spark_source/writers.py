@@ -54,6 +54,8 @@ class WriteTarget(msgspec.Struct, frozen=True):
     workers: tuple[str, ...]
     job: str
     task: str
+    tenancy: str
+    """Empty: whichever it is."""
 
     def appender(self) -> Appender:
         """With the certificates and the token of the process that asks (`ONYX_TLS_*`,
@@ -62,7 +64,9 @@ class WriteTarget(msgspec.Struct, frozen=True):
         from onyx.client.appender import Appender
 
         found = from_environment(os.environ)
-        return Appender(self.workers, self.job, self.task, found.tls, client=found.client)
+        return Appender(
+            self.workers, self.job, self.task, found.tls, client=found.client, tenancy=self.tenancy
+        )
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class GrpcTransport:
         self._server = GrpcServer(settings, tenancy, certificates, self._clock, tokens)
         self._group: GroupId | None = None
         self._links: Links | None = None
-        self._appends = AppendStreams(settings, certificates)
+        self._appends = AppendStreams(settings, certificates, tenancy=tenancy)
         self._stopped = False
 
     @property

@@ -95,7 +95,7 @@ def append(
     if segments have failed.
     """
     found = with_token(settings(zookeeper, tenancy), token_file, token_env)
-    with _appender(found, worker, job, task) as open_:
+    with _appender(found, worker, job, task, tenancy) as open_:
         taken, outcomes = 0, NOTHING
         for number, segments in enumerate(_batches(file, segment, batch)):
             answer = _answer(open_, segments, ack, f"{id}-{number}" if id else "", timeout)
@@ -108,9 +108,12 @@ def append(
         raise UserError(f"{_count(outcomes.final_failures)} failed:{_lines(outcomes)}")
 
 
-def _appender(found: Settings, workers: list[str] | None, job: str, task: str) -> Appender:
+def _appender(
+    found: Settings, workers: list[str] | None, job: str, task: str, tenancy: str | None
+) -> Appender:
     if workers:
-        return Appender(workers, job, task, found.tls, client=found.client)
+        whose = tenancy or ""
+        return Appender(workers, job, task, found.tls, client=found.client, tenancy=whose)
     return appender(found, job, task)
 
 

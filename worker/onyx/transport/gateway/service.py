@@ -116,9 +116,10 @@ class RequestService:
             self._gate.refuse("a client", CallRefused(Refusal.GARBAGE, str(error)))
             return 0, answered(Answer(Status.INVALID, str(error)))
         if append.tenancy not in ("", self._gate.tenancy):
-            # Anybody may ask, so the name of the tenancy is not told.
+            # Anybody may ask, so the name of the tenancy is not told. It is not final: a worker of
+            # that tenancy may have had this address, and there may be others.
             reason = f"this worker is of another tenancy than {append.tenancy!r}, which was asked"
-            return append.number, answered(Answer(Status.UNKNOWN, reason))
+            return append.number, answered(Answer(Status.UNAVAILABLE, reason))
         if append.part is None:  # of a client, who is whom the call shows
             append = replace(append, caller=caller)
         elif caller.worker:

@@ -3,6 +3,10 @@
 A request that was sent has an answer, or the call breaks, and then it is not known what became of
 it: it is answered as UNAVAILABLE, and may be sent again under its id. Workers hand over requests to
 each other by this, and clients use it too.
+
+An address says little of who is there: when a worker has died, one of another tenancy may be given
+its address, and have a job and an input of the same names. So each request says which tenancy is
+meant.
 """
 
 from __future__ import annotations
@@ -50,10 +54,16 @@ class AppendStreams:
         settings: TransportSettings,
         certificates: CertificateFiles | None,
         token: Callable[[], str] = no_token,
+        tenancy: str = "",
     ) -> None:
-        """`token` gives the bearer token of this moment. A call shows the one of its beginning, so
-        there is another call when the token has changed."""
+        """
+        Args:
+            token: gives the bearer token of this moment. A call shows the one of its beginning, so
+                there is another call when the token has changed.
+            tenancy: which is meant; empty: whichever it is.
+        """
         self._token = token
+        self._tenancy = tenancy
         self._settings = settings
         self._certificates = certificates
         self._lock = threading.Lock()
@@ -79,7 +89,7 @@ class AppendStreams:
                 self._retired = [each for each in (*self._retired, call) if not each.ended]
             if call is None or call.broken:
                 call = self._calls[address] = self._open(address, token)
-        return call.send(append)
+        return call.send(replace(append, tenancy=self._tenancy))
 
     def close(self) -> None:
         """End all calls; what waits is answered as UNAVAILABLE."""
