@@ -17,18 +17,18 @@ from tests.operator.harness import Logs, Operator, cluster, job
 from tests.operator.test_watches import eventually
 from tests.support.log.memory_log import MemoryLog
 
-from onyx.cli.commands.events import acts
 from onyx.client.client import Client
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.history.archive import decode_file, encode_file
 from onyx.ids import JobId, Position
-from onyx.log.acts import user_of_process
+from onyx.log.acts import ACTS, user_of_process
 from onyx.log.interface import Origin
 from onyx.model.parsing.job import parse_mapping
-from onyx.replica import machine
+from onyx.replica import machine, story
 from onyx.replica.authors import AUDIT, BY_CHARACTERS_MAX, bounded
 from onyx.replica.command import Undecodable
 from onyx.replica.commands import KillJob
+from onyx.replica.job_events import ALLOCATED, COMPLETED, WAITS
 from onyx.replica.state import Replica
 from onyx.telemetry.logs import configure
 from onyx_operator.admission.review import MalformedReview, marked
@@ -76,7 +76,8 @@ def test_no_replica_depends_on_who_did_something_or_when(odd: dict[str, Any]) ->
     assert not isinstance(entry.command, Undecodable)
     without = decode_entry(Position(0), json.dumps(plain).encode())
     assert machine.apply(Replica(), entry) == machine.apply(Replica(), without)
-    assert next(iter(acts(iter([entry]), "j")))["job"] == "j"
+    (event,) = story.events_of(Replica(), entry, machine.apply(Replica(), entry))
+    assert (event.job, event.by.isprintable()) == ("j", True)
 
 
 def test_the_archive_keeps_who_did_it() -> None:
@@ -86,6 +87,13 @@ def test_the_archive_keeps_who_did_it() -> None:
 
 
 # --- what a client does -------------------------------------------------------------------------
+
+FOLLOWING = (WAITS, ALLOCATED, COMPLETED)
+DONE = {
+    "submit-job": "job-submitted", "suspend-job": "job-suspended", "resume-job": "job-resumed",
+    "set-options": "options-set", "drain-job": "job-drains",
+}  # fmt: skip
+"""Commands, and the events that they are."""
 
 
 class Shop:
@@ -101,8 +109,13 @@ class Shop:
         return self.client.submit(parse_mapping(manifest)).job
 
     def events(self, job: str = "") -> list[tuple[str, str, str]]:
-        found = acts(self.client.entries(Position(-1)), job)
-        return [(each["by"], each["what"], each["job"]) for each in found]
+        """What people have done, without what followed."""
+        return [
+            (each.by, each.kind.name, each.job)
+            for change in self.client.changes()
+            for each in story.events_of(*change, of=lambda id: id.startswith(job))
+            if each.kind not in FOLLOWING
+        ]
 
 
 @pytest.fixture
@@ -122,11 +135,11 @@ def test_each_act_has_its_author_in_the_log_and_in_one_line_of_audit(
     shop.client.set_options(id, "read", {"maxPending": 5})
     shop.client.drain(id)
     shop.client.act(KILL, "kubernetes:bob\n")
-    done = ["submit-job", "suspend-job", "resume-job", "set-options", "drain-job"]
-    expected = [("command:alice@here", what, id) for what in done]
-    expected.append(("kubernetes:bob\\n", "kill-job", "j"))
-    assert shop.events() == expected
-    assert shop.events(id[:8]) == expected[:-1]
+    alice, bob = "command:alice@here", "kubernetes:bob\\n"
+    expected = [(alice, what, id) for what in DONE] + [(bob, "kill-job", "j")]
+    events = [(alice, DONE[what], id) for what in DONE] + [(bob, "job-killed", "j")]
+    assert shop.events() == events
+    assert shop.events(id[:8]) == events[:-1]
     lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == AUDIT]
     assert [(each["by"], each["what"], each["job"]) for each in lines] == expected
     assert {each["tenancy"] for each in lines} == {"shop"}
@@ -279,7 +292,7 @@ def authors_of(logs: Logs) -> list[tuple[str, str]]:
     client = logs.log("default.onyx").client()
     entries = client.read(Position(-1))
     client.close()
-    return [(each["what"], each["by"]) for each in acts(iter(entries), "")]
+    return [(each.command.NAME, each.by) for each in entries if isinstance(each.command, ACTS)]
 
 
 def lived(api: FakeApi, logs: Logs, settings: OperatorSettings) -> list[tuple[str, str]]:

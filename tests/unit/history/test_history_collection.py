@@ -339,6 +339,11 @@ def test_what_is_trimmed_can_be_read_from_the_archive() -> None:
     entries = list(world.client.entries(NO_POSITION))
     assert [entry.position for entry in entries] == list(range(len(entries)))
     assert [e.position for e in world.client.entries(Position(50))][:2] == [51, 52]
+    changes = list(world.client.changes())
+    assert [each.entry for each in changes] == entries
+    assert all(past.get(each.new.version, each.new) == each.new for each in changes)
+    short = list(plain.client.changes())
+    assert (short[0].old.version, short[0].entry.position) == (origin.position, origin.position + 1)
     assert plain.client.replica(Position(3)).version == origin.position, "without an archive"
 
 

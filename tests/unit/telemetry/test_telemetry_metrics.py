@@ -24,7 +24,7 @@ from onyx.telemetry.catalog import (
     WATERMARK,
     Metric,
 )
-from onyx.telemetry.generate import PAGE, page
+from onyx.telemetry.generate import EVENTS_PAGE, PAGE, events_page, page
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TaskMetrics
 from onyx.telemetry.labels import CLOSED_LABELS
 from onyx.telemetry.metrics import PrometheusGroupMetrics
@@ -213,3 +213,4 @@ def test_names_follow_prometheus_practice() -> None:
 
 def test_the_reference_page_is_fresh() -> None:
     assert PAGE.read_text("utf-8") == page(), "run python -m onyx.telemetry.generate"
+    assert EVENTS_PAGE.read_text("utf-8") == events_page(), "as above"

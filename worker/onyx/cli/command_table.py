@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "jobs": "List jobs: state, peers, why a job waits or failed.",
     "append": "Hand segments to an input of a running job.",
     "state": "Show what a job holds: windows, states, tables, joins.",
-    "events": "Print who has done what to jobs, and when.",
+    "events": "Print what has happened to jobs, when, and by whom.",
     "log": "Print the entries of the log, one a line.",
     "replica": "Print the replica: what the log folds into.",
     "gc": "Forget the jobs that have ended, and trim the log.",

@@ -21,7 +21,7 @@ from onyx.client.manifests import digest_of, manifest
 from onyx.client.reports import committed_totals
 from onyx.client.statuses import JobStatus, status_at, statuses
 from onyx.errors import UserError
-from onyx.history.replicas import Replicas
+from onyx.history.replicas import Change, Replicas
 from onyx.ids import JobId, Position, TaskName
 from onyx.log.documents import completed_position
 from onyx.log.interface import ClientLog, Origin
@@ -72,6 +72,10 @@ class JobReader:
     def entries(self, after: Position) -> Iterator[Entry]:
         """All entries behind a position that are there now. See `Replicas.entries`."""
         return self._replicas.entries(after)
+
+    def changes(self) -> Iterator[Change]:
+        """All entries with what they have changed. See `Replicas.changes`."""
+        return self._replicas.changes()
 
     def replica(self, at: Position | None = None) -> Replica:
         """The current replica, or the one at a position. See `Replicas.at`."""

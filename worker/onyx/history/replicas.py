@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from onyx.history.archive import Archive
 from onyx.ids import Position
@@ -11,6 +12,14 @@ from onyx.log.interface import LogReader, Origin
 from onyx.replica import canonical, machine
 from onyx.replica.command import Entry
 from onyx.replica.state import Replica
+
+
+class Change(NamedTuple):
+    """An entry with what it has changed."""
+
+    old: Replica
+    entry: Entry
+    new: Replica
 
 
 class Replicas:
@@ -70,6 +79,28 @@ class Replicas:
         while entries := self._log.read(after):
             yield from entries
             after = entries[-1].position
+
+    def first(self) -> Replica:
+        """The oldest replica that is known: where the archive begins, or else the log."""
+        segments = self.archive.segments() if self.archive is not None else []
+        return self.at(Position(segments[0].first - 1)) if segments else self._start()
+
+    def changes(self) -> Iterator[Change]:
+        """All entries that are there now, those in the archive first, each with the replicas
+        before and after it."""
+        replica = self.first()
+        for entry in self.entries(replica.version):
+            if entry.position > replica.version + 1:
+                # Entries in between are gone, if there were any: the archive lacks a file, or the
+                # log was trimmed meanwhile.
+                replica = self._before(entry, replica)
+            change = Change(replica, entry, machine.apply(replica, entry))
+            yield change
+            replica = change.new
+
+    def _before(self, entry: Entry, replica: Replica) -> Replica:
+        found = self.at(Position(entry.position - 1))
+        return found if replica.version < found.version < entry.position else replica
 
     @contextmanager
     def follow(

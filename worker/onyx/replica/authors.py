@@ -27,11 +27,12 @@ def bounded(by: object) -> str:
     """A name as it is stored and shown; empty if it is none."""
     if not isinstance(by, str):
         return ""
-    escaped = "".join(map(_escaped, by[: BY_CHARACTERS_MAX + 1]))
-    if len(escaped) <= BY_CHARACTERS_MAX:
-        return escaped
-    return escaped[: BY_CHARACTERS_MAX - 3] + "..."
+    return escaped(by, BY_CHARACTERS_MAX)
 
 
-def _escaped(character: str) -> str:
-    return character if character.isprintable() else ascii(character)[1:-1]
+def escaped(text: str, characters_max: int) -> str:
+    """Text of a bounded length without characters that end a line or move a cursor."""
+    found = "".join(
+        each if each.isprintable() else ascii(each)[1:-1] for each in text[: characters_max + 1]
+    )
+    return found if len(found) <= characters_max else found[: characters_max - 3] + "..."

@@ -77,6 +77,12 @@ class JobEvent(msgspec.Struct, frozen=True):
         return self.kind.text.format_map(self.shown)
 
     @property
+    def fields(self) -> dict[str, EventValue]:
+        """All of it but the sentence, for programs."""
+        said = {"what": self.kind.name, "job": self.job, "by": self.by}
+        return {name: value for name, value in said.items() if value} | self.shown
+
+    @property
     def shown(self) -> dict[str, EventValue]:
         """The values, safe to be shown."""
         return {

@@ -88,12 +88,12 @@ def events_of(
     Args:
         old: the replica before it.
         new: the replica after it.
-        of: the jobs to tell of. All that happens to workers is among them.
+        of: the jobs that are meant; an empty id stands for what happens to workers.
     """
     if machine.is_void(old, entry):
         return ()
     by = entry.by or (author(WORKER, entry.writer) if entry.writer else UNKNOWN)
-    found = list(_of_workers(old, entry, new))
+    found = list(_of_workers(old, entry, new)) if of(_NO_JOB) else []
     for job in _changed(old, new):
         if of(job):
             found += ((kind, job, values) for kind, values in _of_job(old, entry, new, job))
@@ -184,7 +184,7 @@ def _asked_for(
         yield PAUSED, {}
     if isinstance(command, ResumeJob):
         yield RESUMED, {}
-    if after.draining and not before.draining:
+    if isinstance(command, DrainJob):
         yield DRAINS, {}
     if isinstance(command, SetOptions):
         keys = (
