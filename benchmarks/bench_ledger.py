@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from benchmarks.figures import Figure, Measured, Options, parser, run
 
-from onyx.flow.apply import apply_function
 from onyx.flow.conditions import compile_conditions
 from onyx.flow.groups.getters import ByKey
 from onyx.flow.groups.grouping import Grouping
+from onyx.flow.leaves import apply_function
 from onyx.flow.routing import route_batch
 from onyx.ledger.acker import Acker
 from onyx.ledger.hop import EdgeShare, hop

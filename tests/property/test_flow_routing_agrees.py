@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 import onyx
 from onyx.flow import routing
-from onyx.flow.apply import apply_function
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.conditions import compile_conditions, everything_to, sendable
-from onyx.flow.leaves import Leaves
+from onyx.flow.leaves import Leaves, apply_function
 from onyx.flow.routed import FailureHandling
 from onyx.flow.routing import route_batch
 from onyx.flow.segment import RetriesExhausted

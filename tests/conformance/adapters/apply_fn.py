@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.conformance.words import Unknown, function
 
-from onyx.flow.apply import apply_function, resolve_params
+from onyx.flow.leaves import apply_function, resolve_params
 from onyx.model.job import CatalogEntry
 
 

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.flow.apply import apply_function
 from onyx.flow.conditions import Route, compile_conditions, sendable
-from onyx.flow.leaves import Leaves
+from onyx.flow.leaves import Leaves, apply_function
 from onyx.flow.predicates import read, segment_test
 from onyx.flow.routing import route_batch
 from onyx.model.job import FlowCondition, Job

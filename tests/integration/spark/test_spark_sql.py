@@ -15,8 +15,8 @@ import pytest
 from tests.support.spark.session import local_spark
 
 from onyx.errors import FailsAgain, UserFunctionError
-from onyx.flow.apply import apply_to_columns
 from onyx.flow.columns.record_batch import Columns, to_dicts
+from onyx.flow.leaves import apply_to_columns
 from onyx.spark.child.request import StageRequest
 from onyx.spark.child.run_stage import queried
 from onyx.sql.batches import Query

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tests.sim.keyed.plain import PlainGroup
 from tests.sim.windows.columns import over_columns
 
-from onyx.flow.apply import ROW
+from onyx.flow.leaves import ROW
 
 Segment = dict[str, Any]
 Fails = Callable[[Segment], Any]

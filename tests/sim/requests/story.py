@@ -17,7 +17,7 @@ import pyarrow as pa
 from tests.sim.windows.story import Leaf, Story, draw_story, publishes_late
 
 import onyx
-from onyx.flow.apply import RETRY, ROW
+from onyx.flow.leaves import RETRY, ROW
 from onyx.functions.retry import RETRIES_DEFAULT
 
 Segment = dict[str, Any]

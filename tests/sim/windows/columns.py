@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from onyx.flow.apply import ROW
+from onyx.flow.leaves import ROW
 
 Segment = dict[str, Any]
 OVER_COLUMNS = "_columns"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.unit.docs.test_docs_pages import BLOCK, ROOT
 
-from onyx.flow.apply import apply_to_columns
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import from_dicts
+from onyx.flow.leaves import apply_to_columns
 
 PAGE = (ROOT / "docs" / "guide" / "columns.md").read_text()
 TRIPS = [

@@ -7,7 +7,7 @@ import pytest
 import onyx
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow import leaves as leaves_module
-from onyx.flow.apply import apply_function, resolve_params
+from onyx.flow.leaves import apply_function, resolve_params
 from onyx.functions.retry import retries_of
 from onyx.model.job import CatalogEntry
 

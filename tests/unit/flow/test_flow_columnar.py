@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 import onyx
-from onyx.flow.apply import ERROR, RETRY, ROW, apply_to_columns
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
-from onyx.flow.leaves import Leaves
+from onyx.flow.leaves import ERROR, RETRY, ROW, Leaves, apply_to_columns
 
 BATCH = from_dicts([{"n": n, "words": ["w"] * n} for n in (3, 0, 2, 1)])[0]
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from onyx.codec.kinds import reason
+from onyx.flow.batch import pieces_of
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.columns.schemas import fitted
 from onyx.flow.columns.values import MISMATCH, cast_values, to_array
-from onyx.flow.mixed import pieces_of
 from onyx.plugins.files.csv_format import converted_of
 from onyx.plugins.json_columns import JsonColumns
 

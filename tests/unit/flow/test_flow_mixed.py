@@ -10,9 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.flow.batch import Batch, Segments, as_dicts, by_format
+from onyx.flow.batch import (
+    Batch,
+    Mixed,
+    Read,
+    Segments,
+    as_dicts,
+    by_format,
+    of_runs,
+    part_of_read,
+    pieces_of,
+    runs_of,
+    take_of_read,
+)
 from onyx.flow.columns.record_batch import Columns, from_dicts
-from onyx.flow.mixed import Mixed, Read, of_runs, part_of_read, pieces_of, runs_of, take_of_read
 
 
 def numbers(segments: Segments) -> list[Any]:

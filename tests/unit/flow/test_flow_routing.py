@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from onyx.flow.apply import apply_function
 from onyx.flow.conditions import compile_conditions
+from onyx.flow.leaves import apply_function
 from onyx.flow.routing import route_batch
 from onyx.model.job import FlowCondition, Job
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.errors import UserFunctionError
-from onyx.flow.apply import apply_to_columns
 from onyx.flow.columns.record_batch import Columns, to_dicts
+from onyx.flow.leaves import apply_to_columns
 from onyx.sql.batches import Expression, Query
 
 TRIPS = {"id": [1, 2, 3, 4], "km": [5.0, 30.0, None, 80.0], "hours": [1.0, 0.5, 1.0, 2.0]}

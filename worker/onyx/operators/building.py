@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from onyx.flow.apply import resolve_params
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.flow.conditions import (
     Conditions,
@@ -18,6 +17,7 @@ from onyx.flow.conditions import (
 )
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
+from onyx.flow.leaves import resolve_params
 from onyx.flow.predicates import Resolve
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.kept import ForeignState, Reading

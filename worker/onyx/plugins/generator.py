@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from onyx.base.seams import Clock
 from onyx.errors import OnyxError
-from onyx.flow.apply import result_columns
+from onyx.flow.leaves import result_columns
 from onyx.flow.segment import Segment
 from onyx.ledger.token_bucket import TokenBucket
 from onyx.plugins.bases import IndexedColumnsReader, IndexedReader, partition_names

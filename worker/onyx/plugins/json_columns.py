@@ -26,10 +26,10 @@ import pyarrow.types as kinds
 
 from onyx.base.structs import UNREADABLE
 from onyx.errors import UserError
+from onyx.flow.batch import Piece, Read, mixed
 from onyx.flow.columns.record_batch import Columns, from_dicts, keys_of
 from onyx.flow.columns.types import usual_type
 from onyx.flow.columns.values import MISMATCH, to_array
-from onyx.flow.mixed import Piece, Read, mixed
 from onyx.flow.segment import Segment
 
 KEYS_MAX = 4_096

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from onyx.codec.refusals import refusal
 from onyx.errors import UserError
-from onyx.flow.mixed import Read
+from onyx.flow.batch import Read
 from onyx.flow.segment import Segment
 
 BOM = b"\xef\xbb\xbf"

@@ -19,7 +19,6 @@ import numpy as np
 
 from onyx.codec.refusals import refuse
 from onyx.codec.returns import size_bytes
-from onyx.flow.apply import apply_function, apply_to_columns
 from onyx.flow.batch import (
     Batch,
     Fitted,
@@ -36,7 +35,7 @@ from onyx.flow.batch import (
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.getters import KeyGetter, naming
-from onyx.flow.leaves import Leaves, of_some
+from onyx.flow.leaves import Leaves, apply_function, apply_to_columns, of_some
 from onyx.flow.segment import Refusal, SegmentFailure
 from onyx.functions.returning import Returned, collecting
 from onyx.keystate.coded import GroupKeys, Keyed

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.codec.refusals import refused_rows
-from onyx.flow.batch import Indices, Segment, Segments, format_of, take
+from onyx.flow.batch import Indices, Read, Segment, Segments, format_of, pieces_of, take
 from onyx.flow.columns.record_batch import Columns, misfit
-from onyx.flow.mixed import Read, pieces_of
 from onyx.flow.segment import BadRecord, SegmentFailure
 from onyx.plugins.protocol import Input
 from onyx.program.event_times import SourceTimes, Times

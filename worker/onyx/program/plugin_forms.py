@@ -12,9 +12,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from onyx.errors import OnyxError
-from onyx.flow.batch import Segments, format_of
+from onyx.flow.batch import Read, Segments, format_of, of_runs
 from onyx.flow.columns.record_batch import Columns, to_dicts
-from onyx.flow.mixed import Read, of_runs
 from onyx.plugins.protocol import Around, ColumnsOutput, ColumnsReader, Cursor, Output, Reader
 
 # --- reading ------------------------------------------------------------------------------------

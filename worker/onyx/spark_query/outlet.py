@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from onyx.flow.batch import U64, Segments, format_of, take
+from onyx.flow.batch import U64, Segments, format_of, of_runs, pieces_of, take
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.keys import slots_of_shards
-from onyx.flow.mixed import of_runs, pieces_of
 from onyx.spark.compiler.plan import Exchange, Plan
 from onyx.spark_query.rows import Ending, Row, segments_row
 from onyx.state.buckets import bucket_of

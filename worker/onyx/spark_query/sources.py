@@ -16,8 +16,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from onyx.errors import Unavailable
-from onyx.flow.batch import Batch
-from onyx.flow.mixed import Read, part_of_read, pieces_of
+from onyx.flow.batch import Batch, Read, part_of_read, pieces_of
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import FilesInputOptions
 from onyx.plugins.protocol import Cursor, Input

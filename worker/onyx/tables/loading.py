@@ -13,10 +13,9 @@ from functools import partial
 import pyarrow as pa
 
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import Segment, Segments, as_columns
+from onyx.flow.batch import Read, Segment, Segments, as_columns, runs_of
 from onyx.flow.columns.record_batch import Columns, join
 from onyx.flow.columns.schemas import arrow_schema
-from onyx.flow.mixed import Read, runs_of
 from onyx.joins.shares import names_of
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry

@@ -47,8 +47,7 @@ from __future__ import annotations
 
 from onyx.base.seams import Clock
 from onyx.codec.segments import bytes_each
-from onyx.flow.batch import Segments, format_of
-from onyx.flow.mixed import Read, of_runs, runs_of
+from onyx.flow.batch import Read, Segments, format_of, of_runs, runs_of
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Around, Cursor
 from onyx.plugins.segment_runs import SegmentRuns

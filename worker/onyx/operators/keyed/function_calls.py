@@ -20,10 +20,9 @@ import pyarrow as pa
 
 from onyx.codec.refusals import fits_alone, refusal, refuse, refused
 from onyx.errors import UserFunctionError, describe_type
-from onyx.flow.apply import apply_to_columns
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.leaves import Leaves, segments_of
+from onyx.flow.leaves import Leaves, apply_to_columns, segments_of
 from onyx.keystate.coded import Groups
 from onyx.keystate.groups import group_value
 from onyx.model.state_types import StateType, ValueType

@@ -16,8 +16,8 @@ from onyx.base.seams import Clock
 from onyx.codec.refusals import fits_alone, refusal, refused_rows
 from onyx.codec.segments import bytes_each
 from onyx.errors import UserFunctionError, describe_type
-from onyx.flow.apply import result_columns
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.leaves import result_columns
 from onyx.functions.returning import item_by_item
 from onyx.processors import Context, Inbox, Outbox, Processor
 from onyx.program.failure import blamed

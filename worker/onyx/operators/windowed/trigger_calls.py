@@ -13,9 +13,9 @@ from typing import Any
 
 from onyx.codec.refusals import refused, refused_rows
 from onyx.errors import UserError, UserFunctionError, describe_type
-from onyx.flow.apply import result_columns
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.leaves import result_columns
 from onyx.keystate.pages import Emission, Page
 from onyx.model.job import Trigger
 from onyx.model.kinds import EMIT_ROWS

@@ -22,7 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onyx.errors import InvariantViolated, OnyxError, Unavailable, describe
-from onyx.flow.apply import resolve_params
+from onyx.flow.leaves import resolve_params
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job

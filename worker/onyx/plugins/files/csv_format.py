@@ -36,11 +36,10 @@ import pyarrow.types as kinds
 
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.errors import UserError
-from onyx.flow.batch import Indices
+from onyx.flow.batch import Indices, Read, mixed
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns, dicts_of
 from onyx.flow.columns.values import MISMATCH, cast_values, to_array
-from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment
 from onyx.plugins.files.byte_sources import ByteSource
 from onyx.plugins.files.lines import NEWLINE

@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.errors import UserError
-from onyx.flow.batch import Indices, Segments, format_of
+from onyx.flow.batch import Indices, Read, Segments, format_of, mixed, pieces_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.mixed import Read, mixed, pieces_of
 from onyx.flow.segment import Segment
 from onyx.plugins.files.csv_format import OPTION_TYPES, cell_of, converted_of
 from onyx.plugins.segment_runs import with_columns

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from onyx.base.structs import UNREADABLE
 from onyx.codec.refusals import SEGMENT_BYTES_MAX, refused
+from onyx.flow.batch import Read, mixed
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.records import BadRecords, reason_of, whole_lines

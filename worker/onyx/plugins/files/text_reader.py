@@ -13,8 +13,7 @@ from collections import deque
 import pyarrow as pa
 
 from onyx.errors import Unavailable
-from onyx.flow.batch import Segments, as_dicts, as_given
-from onyx.flow.mixed import Read, runs_of
+from onyx.flow.batch import Read, Segments, as_dicts, as_given, runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.extras import Extras

@@ -43,9 +43,17 @@ from onyx.base.structs import UNREADABLE
 from onyx.codec.refusals import refused
 from onyx.codec.streams import read_stream
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import Segments, as_dicts, as_given, format_of
+from onyx.flow.batch import (
+    Piece,
+    Segments,
+    as_dicts,
+    as_given,
+    format_of,
+    mixed,
+    pieces_of,
+    runs_of,
+)
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.mixed import Piece, mixed, pieces_of, runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.kafka.client import (

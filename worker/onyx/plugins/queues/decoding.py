@@ -13,9 +13,8 @@ import pyarrow as pa
 from onyx.base.structs import UNREADABLE
 from onyx.codec.streams import read_stream
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import Segments, as_dicts
+from onyx.flow.batch import Segments, as_dicts, runs_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.mixed import runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.options import option_error, variable_of

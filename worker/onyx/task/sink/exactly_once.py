@@ -20,8 +20,8 @@ import numpy as np
 
 from onyx.base.runs import Numbers, array_of, joined, taken
 from onyx.errors import Fenced, Unavailable
-from onyx.flow.apply import Leaves
 from onyx.flow.batch import Batch, chosen_by
+from onyx.flow.leaves import Leaves
 from onyx.keystate.records import StagedOutput
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import without_attempts

@@ -21,8 +21,7 @@ from msgspec import field
 from onyx.base.runs import Numbers, array_of, taken
 from onyx.base.seams import Clock
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import Batch, Segments
-from onyx.flow.mixed import Mixed, Read, of_runs, pieces_of, runs_of, take_of_read
+from onyx.flow.batch import Batch, Mixed, Read, Segments, of_runs, pieces_of, runs_of, take_of_read
 from onyx.ledger.lineage import ids_of, positions_of, run_of_ids, source_number
 from onyx.ledger.pending import GivingUpWindow, OrderedWindow, PendingWindow, Range, ReturningWindow
 from onyx.ledger.retry_delay import RetryDelay
