@@ -45,8 +45,7 @@ from onyx.keystate.pages import Emission, Pages
 from onyx.keystate.records import Record, Records, StateFiles, StatesRecord
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.ledger.applied import Mask, repeats_of
-from onyx.program.apply import apply
-from onyx.program.batch_work import BatchWork
+from onyx.program.batch_work import BatchWork, apply
 from onyx.program.failure import Failure, code_line
 from onyx.program.outcomes import NOBODY, Answering
 from onyx.program.phases import Phase

@@ -28,12 +28,10 @@ from onyx.flow.routed import Outgoing, Routed, laps_of
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.workflow import laps_to
-from onyx.program.apply import apply
-from onyx.program.batch_work import BatchWork
+from onyx.program.batch_work import BatchWork, apply, route, route_emitted
 from onyx.program.operator import Operator
 from onyx.program.phases import Phase
 from onyx.program.program import Program
-from onyx.program.route import route, route_emitted
 from onyx.spark_query.counting import Counting
 from onyx.spark_query.failure import Disordered, TaskFailed
 from onyx.spark_query.folding.combine import Combining

@@ -29,8 +29,7 @@ from onyx.ledger.lineage import first_attempts
 from onyx.operators.context import OperatorContext
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.keyed_states import KeyedStates, MadeBefore
-from onyx.program.apply import fit, fit_columns, read_groups
-from onyx.program.batch_work import BatchWork
+from onyx.program.batch_work import BatchWork, fit, fit_columns, read_groups
 from onyx.program.operator import Keeper, keep_made, with_repeats
 from onyx.program.outcomes import NOBODY, Answering
 from onyx.program.program import Program

@@ -26,8 +26,7 @@ from onyx.operators.processor.processor_states import ProcessorStates
 from onyx.operators.processor.snapshot import ProcessorSnapshot
 from onyx.operators.processor.turns import Takes
 from onyx.processors import Context
-from onyx.program.apply import fit
-from onyx.program.batch_work import BatchWork
+from onyx.program.batch_work import BatchWork, fit
 from onyx.program.failure import Failure
 from onyx.program.operator import keep_made, with_repeats
 from onyx.program.outcomes import NOBODY, Answering

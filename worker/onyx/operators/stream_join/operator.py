@@ -49,8 +49,7 @@ from onyx.operators.stream_join.results import (
 )
 from onyx.operators.stream_join.spans import END, LEFT, NO_WATERMARK, RIGHT, US_A_MS, Side, Times
 from onyx.operators.stream_join.stored import NONE, Keep, StoredSide, in_order
-from onyx.program.apply import look_at_leaves
-from onyx.program.batch_work import BatchWork
+from onyx.program.batch_work import BatchWork, look_at_leaves
 from onyx.program.operator import Operator, carry_out, emit_late
 from onyx.telemetry.catalog import LATE_SEGMENTS
 

@@ -16,7 +16,7 @@ from onyx.keystate.records import StatesRecord
 from onyx.model.job import CatalogEntry, Job
 from onyx.operators.windowed.definition import Windowed, windowed
 from onyx.operators.windowed.operator import WindowedOperator, prepared_for
-from onyx.program.apply import groups_of
+from onyx.program.batch_work import groups_of
 from onyx.program.program import Definition
 from onyx.windows.compiled import CompiledWindows
 from onyx.windows.prepared import Prepared

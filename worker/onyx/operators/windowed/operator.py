@@ -23,8 +23,7 @@ from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.operators.context import OperatorContext
 from onyx.operators.windowed.definition import Windowed
 from onyx.operators.windowed.trigger_calls import TriggerCalls, emitted
-from onyx.program.apply import look_at_leaves
-from onyx.program.batch_work import BatchWork
+from onyx.program.batch_work import BatchWork, look_at_leaves
 from onyx.program.operator import Keeper, Operator, carry_out, emit_late
 from onyx.program.program import Program
 from onyx.telemetry.catalog import LATE_SEGMENTS

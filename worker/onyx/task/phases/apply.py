@@ -24,9 +24,9 @@ from onyx.flow.routed import Routed
 from onyx.functions.retry import RETRIES_MAX
 from onyx.keystate.records import StatesRecord
 from onyx.ledger.applied import repeats_of
-from onyx.program.apply import apply
+from onyx.program.batch_work import apply
+from onyx.program.batch_work import route as route_batch
 from onyx.program.program import Program, goes_on_in_trees
-from onyx.program.route import route as route_batch
 from onyx.task.channels.edges import Edges
 from onyx.task.parts import Allocation, Runtime, Work
 from onyx.task.phases.send import ask_again

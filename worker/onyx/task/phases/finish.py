@@ -10,10 +10,10 @@ from __future__ import annotations
 from onyx.errors import Blocked, Unavailable, contained
 from onyx.model.plugins import runs_spark
 from onyx.plugins.attempts import BLOCKED_RETRY_S
+from onyx.program.batch_work import notes_of_refused
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
 from onyx.program.program import Program
-from onyx.program.route import notes_of_refused
 from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.parts import Allocation, Runtime, Sealing, TaskStatus, Work

@@ -30,10 +30,10 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed, laps_of
 from onyx.ledger.hop import EdgeShare, Hop, hop, split_values
 from onyx.ledger.returns import no_value, part_of
+from onyx.program.batch_work import answer_or_raise, route_emitted
 from onyx.program.outcomes import notes_of
 from onyx.program.phases import Phase
 from onyx.program.program import Program, goes_on_in_trees
-from onyx.program.route import answer_or_raise, route_emitted
 from onyx.task.channels.combining import put_combined
 from onyx.task.channels.outbox import put_to_child
 from onyx.task.channels.wiring import ChildTask
