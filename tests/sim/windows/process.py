@@ -47,13 +47,13 @@ from onyx.task.stateful import recover
 from onyx.task.table import StepOutcome
 from onyx.task.task import (
     BatchTask,
-    CompletedTrees,
     Ready,
     ReturnedValues,
     Rewire,
     Seal,
     Stop,
     Task,
+    trees_message,
 )
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.recorder import Inside, Recording
@@ -223,7 +223,7 @@ class Process:
             self.world.checks.completed(roots)
         task = self.tasks.get(target)
         if task is not None:
-            task.post(CompletedTrees(version, roots, retries_max))
+            task.post(trees_message(version, roots, retries_max))
 
     def on_lookup(self, message: Lookup) -> None:
         runner = self.tasks.get(message.target)

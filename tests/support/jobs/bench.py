@@ -70,13 +70,13 @@ from onyx.task.stateful import recover
 from onyx.task.table import LOOP_END, StepOutcome
 from onyx.task.task import (
     BatchTask,
-    CompletedTrees,
     Ready,
     ReturnedValues,
     Rewire,
     Seal,
     Stop,
     Task,
+    trees_message,
 )
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.recorder import NoRecorder, Recording
@@ -482,7 +482,7 @@ class Bench:
         roots: Numbers,
         retries_max: int,
     ) -> None:
-        self.tasks[target].post(CompletedTrees(version, roots, retries_max))
+        self.tasks[target].post(trees_message(version, roots, retries_max))
 
     def on_lookup(self, message: Lookup) -> None:
         self.tasks[message.target].post(message)

@@ -35,8 +35,8 @@ def over(log: ReplicaLog, position: int = 7, id: str = "ab") -> int:
 
 def test_a_batch_comes_under_suspicion_and_nobody_is_guilty() -> None:
     log = lost(running(), "a", (0, 5, 9), (2, 1, 1))
-    assert losses.suspects(log.new.run("j"), "parse") == ((0, 5, 9, 1), (2, 1, 1, 1))
-    assert losses.suspects(log.new.run("j"), "read") == ()
+    assert log.new.run("j").suspects_of("parse") == ((0, 5, 9, 1), (2, 1, 1, 1))
+    assert log.new.run("j").suspects_of("read") == ()
     assert counts(log) == {}
     assert over(log) == 0
     assert canonical.decode(canonical.encode(log.new)) == log.new
@@ -68,7 +68,7 @@ def test_one_segment_that_was_no_suspect_before_has_lost_one() -> None:
     log = lost(running(), "a", (0, 7, 7), id="ab")
     assert counts(log) == {KEY: 1}
     assert over(log) == 1
-    assert losses.suspects(log.new.run("j"), "parse") == ((0, 7, 7, 0),)
+    assert log.new.run("j").suspects_of("parse") == ((0, 7, 7, 0),)
 
 
 def test_a_report_that_comes_twice_counts_once() -> None:
@@ -104,7 +104,7 @@ def test_what_is_known_is_bounded_and_the_newest_stays() -> None:
     for number in range(losses.COUNTED_MAX + 10):
         lost(log, f"{number}", (0, 2 * number, 2 * number), id=f"{number:x}")
     assert len(counts(log)) == losses.COUNTED_MAX
-    runs = losses.suspects(log.new.run("j"), "parse")
+    runs = log.new.run("j").suspects_of("parse")
     assert len(runs) == losses.SUSPECT_RUNS_MAX
     last = 2 * (losses.COUNTED_MAX + 9)
     assert runs[-1] == (0, last, last, 0)

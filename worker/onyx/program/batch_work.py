@@ -1,5 +1,5 @@
-"""What a program does with one batch: the user's function makes leaves of it (`apply`), what a state
-needs of the batch is read, and it is decided where everything goes (`route`).
+"""What a program does with one batch: the user's function makes leaves of it (`apply`), what a
+state needs of the batch is read, and it is decided where everything goes (`route`).
 
 Whole batches only: the user's function is the one thing that is done per segment, and with columns
 not even that. Segments are converted here, by the task that wants another format than they have.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onyx.ids import JobId, TaskName
-from onyx.replica.state import JobRun, Replica, Run
+from onyx.replica.state import Replica, Run
 
 SUSPECT_RUNS_MAX = 256
 """Runs of suspects of one task; the newest stay."""
@@ -25,11 +25,6 @@ REPORTS_KEPT_MAX = 64
 def key_of(task: TaskName, partition: int, position: int, id: str) -> str:
     """Under which losses of one segment are counted."""
     return f"{partition}:{position} {id} {task}"
-
-
-def suspects(run: JobRun, task: TaskName) -> tuple[Run, ...]:
-    """Runs of positions that are to be worked on one by one, of a job that runs."""
-    return run.suspects.get(task, ()) if run.suspects else ()
 
 
 def over_task(replica: Replica, job: JobId, task: TaskName) -> int:
@@ -48,7 +43,7 @@ def over_segment(
         return 0
     return alone + sum(
         deaths
-        for number, first, last, deaths in suspects(run, task)
+        for number, first, last, deaths in run.suspects_of(task)
         if number == partition and first <= position <= last
     )
 

@@ -92,6 +92,10 @@ class JobRun(msgspec.Struct, frozen=True):
         peers = self.allocation.get(task, ())
         return bool(peers) and all(peer in self.rested for peer in peers)
 
+    def suspects_of(self, task: TaskName) -> tuple[Run, ...]:
+        """Runs of positions of which a task works on each by itself (`replica/losses`)."""
+        return self.suspects.get(task, ()) if self.suspects else ()
+
     @property
     def is_ready(self) -> bool:
         """Whether every peer of the job has signalled ready for its allocation version."""

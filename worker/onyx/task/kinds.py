@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from onyx.base.on_demand import OnDemand
+from onyx.base.runs import Numbers
 from onyx.flow.batch import Batch
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.program.failure import Failure
@@ -21,7 +22,7 @@ from onyx.task.parts import Allocation, signal_ready
 from onyx.task.phases import apply, finish, read, send, start, wire
 from onyx.task.questions import answer_lookup
 from onyx.task.services import Services
-from onyx.task.source.source import complete_trees
+from onyx.task.source.source import Source, complete_trees
 from onyx.task.stateful import upkeep
 from onyx.task.table import TABLES, Answer, TaskKind
 from onyx.task.task import (
@@ -30,6 +31,7 @@ from onyx.task.task import (
     CompletedTrees,
     Message,
     Ready,
+    RetriedTrees,
     ReturnedValues,
     Rewire,
     Seal,
@@ -142,7 +144,9 @@ def _receive(task: BatchTask, message: Message) -> None:
             assert task.allocation.lookups is not None, "only who asks is answered"
             task.allocation.lookups.receive(message)
         case CompletedTrees() if task.wired and task.allocation.wiring.version == message.version:
-            _complete(task, message)
+            _complete(task, message.roots)
+        case RetriedTrees() if task.wired and task.allocation.wiring.version == message.version:
+            _retry(task, message)
         case ReturnedValues() if task.wired and task.allocation.wiring.version == message.version:
             if task.runtime.source is not None:
                 task.runtime.source.returned(message.trees)
@@ -152,20 +156,28 @@ def _receive(task: BatchTask, message: Message) -> None:
             pass  # of another version, or before the first wiring: it means nothing here
 
 
-def _complete(task: BatchTask, message: CompletedTrees) -> None:
-    """Trees that this task began are complete, or are to be replayed."""
+def _complete(task: BatchTask, roots: Numbers) -> None:
     runtime, allocation = task.runtime, task.allocation
-    if not message.retries_max and allocation.ends.take_completion(message.roots):
+    if allocation.ends.take_completion(roots):
         return  # of the END tree, which no source began
     if allocation.keeper is not None:
-        upkeep.complete(allocation.keeper, message)
-        return
-    source = runtime.source
-    assert source is not None, f"completions for {task.name}, which is no source"
-    if message.retries_max:
-        source.force_retry(message.roots, message.retries_max)
+        allocation.keeper.complete(roots)
     else:
-        complete_trees(source, runtime.program, message.roots)
+        complete_trees(_source(task), runtime.program, roots)
+
+
+def _retry(task: BatchTask, message: RetriedTrees) -> None:
+    keeper = task.allocation.keeper
+    if keeper is not None:
+        keeper.emissions.force_retry(message.roots, message.retries_max)
+    else:
+        _source(task).force_retry(message.roots, message.retries_max)
+
+
+def _source(task: BatchTask) -> Source:
+    source = task.runtime.source
+    assert source is not None, f"{task.name} has begun no trees: it is no source and has no state"
+    return source
 
 
 def _on_edges(allocation: Allocation) -> Iterator[Batch]:

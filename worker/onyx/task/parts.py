@@ -348,6 +348,12 @@ class Allocation(msgspec.Struct):
     reasons: list[tuple[Site, Trees]] = field(default_factory=list)
     """Why segments are to be read again, for trees of requests; their owners hear of it first."""
 
+    @property
+    def state_ended(self) -> bool:
+        """Whether the state of the task, if any, has fired for the last time and all of that has
+        arrived."""
+        return self.keeper is None or self.keeper.ended
+
 
 # --- one batch ----------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def isolate(assignment: Assignment, work: Work, segments_max: int) -> bool:
     if work.batch is None:
         return False
     batches, work.beside = [work.batch, *work.beside], []
-    runs = losses.suspects(assignment.latest_run(), assignment.task)
+    runs = assignment.latest_run().suspects_of(assignment.task)
     split = [_split(batch, runs, min(segments_max, ROOTS_MAX)) for batch in batches]
     together = [each for its, _ in split for each in its]
     alone = [each for _, its in split for each in its]

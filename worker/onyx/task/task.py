@@ -57,12 +57,29 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class CompletedTrees(msgspec.Struct, frozen=True):
-    """Trees of this input peer that are complete (`retries_max` 0), or that a flow condition asks
-    to be read again, at most so many times."""
+    """Trees that this peer has begun, as an input or with what its state emits, are complete."""
+
+    version: AllocationVersion
+    roots: Numbers
+
+
+class RetriedTrees(msgspec.Struct, frozen=True):
+    """Trees that this peer has begun are to be begun again: a function or a flow condition asks for
+    that."""
 
     version: AllocationVersion
     roots: Numbers
     retries_max: int
+    """How often each of them may be begun again."""
+
+
+def trees_message(
+    version: AllocationVersion, roots: Numbers, retries_max: int
+) -> CompletedTrees | RetriedTrees:
+    """What the transport hands over (`transport.interface.Handlers.on_completions`)."""
+    if retries_max:
+        return RetriedTrees(version, roots, retries_max)
+    return CompletedTrees(version, roots)
 
 
 class ReturnedValues(msgspec.Struct, frozen=True):
@@ -85,6 +102,7 @@ Message = (
     | Seal
     | Stop
     | CompletedTrees
+    | RetriedTrees
     | ReturnedValues
     | StateQuestion
     | LookUp

@@ -45,7 +45,7 @@ from onyx.state.opening import open_store, state_location
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
 from onyx.tables.shared import SharedTables
-from onyx.task.task import CompletedTrees, ReturnedValues, StateQuestion
+from onyx.task.task import ReturnedValues, StateQuestion, trees_message
 from onyx.transport.interface import Lookup
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
@@ -154,7 +154,7 @@ class TransportHandlers:
         again, at most so many times."""
         runner = self._tasks.runner(target, job)
         if runner is not None:
-            runner.task.post(CompletedTrees(version, roots, retries_max))
+            runner.task.post(trees_message(version, roots, retries_max))
 
     def on_held(
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers

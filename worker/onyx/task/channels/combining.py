@@ -59,7 +59,7 @@ def combiners(job: Job, task: str, resolve: Resolve) -> Combiners:
 
 def put_combined(
     outbox: Outbox,
-    combiner: Combiner | None,
+    combiner: Combiner,
     groupings: Groupings,
     child: ChildTask,
     batch: Batch,
@@ -69,12 +69,12 @@ def put_combined(
     """Put a batch into the outbox as states, or as it is where that cannot be or gains nothing.
 
     Args:
-        combiner: of the child; None if it is not combined.
+        combiner: of the child.
         hashes: of the group keys, if they are known.
         watermark: the latest one that was sent to the child.
     """
     partials = None
-    if combiner is not None and _may_fold(batch):
+    if _may_fold(batch):
         states = combiner.fold(batch, watermark)
         if states is not None:
             partials = _partials(states, groupings, child, batch, hashes)

@@ -15,13 +15,13 @@ from onyx.program.failure import Failure
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
+from onyx.replica.commands.pause_job import SignalRest
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.parts import Allocation, Runtime, Sealing, TaskStatus, Work
-from onyx.task.phases.rest import signal_rest
 from onyx.task.phases.send import pass_event_time
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source, report_progress
-from onyx.task.stateful.upkeep import follow, has_ended, tend
+from onyx.task.stateful.upkeep import follow, tend
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.task import BatchTask
 from onyx.telemetry.catalog import QUEUE, SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
@@ -91,7 +91,7 @@ def idle(task: BatchTask) -> Answer:
         sink.tick()
         _ack_written(runtime, allocation, sink)
     moved = tend(runtime, allocation, idle=True, tick=True, ends=True)
-    signal_rest(runtime, allocation)
+    _signal_rest(runtime, allocation)
     allocation.acks.tend(idle=True)
     _report_queue(runtime, allocation)
     return ADVANCED if moved else WAITING
@@ -110,7 +110,7 @@ def _ack_written(runtime: Runtime, allocation: Allocation, sink: Sink) -> None:
             allocation.acks.give_back(root, parts)
     for roots, values in settled.acks:
         allocation.acks.add(roots, values)
-    if ends.all_arrived() and has_ended(allocation.keeper) and settled.all:
+    if ends.all_arrived() and allocation.state_ended and settled.all:
         ends.pass_on()
 
 
@@ -158,6 +158,26 @@ def _flush_if_wanted(allocation: Allocation, source: Source) -> None:
     if source.wants_flush():
         allocation.acks.hurry()
         allocation.outbox.broadcast(FLUSH)
+
+
+def _signal_rest(runtime: Runtime, allocation: Allocation) -> None:
+    """Signal once that a source is at rest in a paused job: nothing of it is in flight any more."""
+    source, keeper = runtime.source, allocation.keeper
+    paused = runtime.assignment.latest_run().paused
+    if not allocation.rests or allocation.rest_signalled == paused:
+        return
+    if source is None and keeper is None:
+        return
+    if keeper is not None and keeper.emissions.wants_flush(ends=True):
+        allocation.outbox.broadcast(FLUSH)
+    partitions = () if source is None else source.partitions.values()
+    rest = [each.come_to_rest() for each in partitions]  # each of them, so that all save at once
+    if all(rest) and (keeper is None or keeper.come_to_rest()):
+        allocation.rest_signalled = paused
+        me, version = runtime.assignment.peer, allocation.wiring.version
+        runtime.assignment.propose(
+            SignalRest(runtime.job_id, runtime.task, version, paused, peers=(me,))
+        )
 
 
 # --- the end of an output -----------------------------------------------------------------------

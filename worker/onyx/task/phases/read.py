@@ -7,9 +7,9 @@ different frames of the stage, those of a join are of different sides. So they s
 a processor, which may leave some, in `channels/edges`). Control items follow from all that came
 before them: they go behind the last.
 
-With each batch a task follows the keys of its entry that change while it runs. Their values are in
-the newest replica of the process, so nobody has to be told: a task that begins later, or that was
-busy for an hour, takes the same ones.
+With each batch a task follows what the log says of it: keys of its entry that change while it runs,
+its part of a limit, and whether its job is paused. That is in the newest replica of the process, so
+nobody has to be told: a task that begins later, or that was busy for an hour, takes the same.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from onyx.task.channels.edges import Edges, batches_apart, read_edges
 from onyx.task.channels.outbox import put_to_child
 from onyx.task.parts import Allocation, Runtime, Work
 from onyx.task.phases.finish import idle
-from onyx.task.phases.rest import follow_pause
 from onyx.task.source.source import Source, part_of, report_progress, tell_retried
-from onyx.task.stateful.upkeep import blocked
 from onyx.task.table import ADVANCED, Answer
 from onyx.task.task import BatchTask
 from onyx.telemetry.catalog import GIVEN_UP, RETRIES, TAKEN_OVER
@@ -48,14 +46,14 @@ def read_batch(task: BatchTask) -> Answer:
     """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
     _follow_options(task)
     runtime, allocation, work = task.runtime, task.allocation, task.work
-    follow_pause(runtime, allocation)
+    _follow_pause(runtime, allocation)
     if runtime.tables is not None:
         runtime.tables.tend()
     work.timer.begin(runtime.sizing.wants_cpu)
     if runtime.delivery.keeps and take_kept(runtime, allocation, work):
         work.timer.read()
         return ADVANCED
-    if blocked(allocation.keeper):
+    if allocation.keeper is not None and allocation.keeper.blocked:
         return idle(task)
     split = bool(work.pieces.waiting)
     if not split:
@@ -261,7 +259,7 @@ def _next_frame(work: Work) -> None:
         work.controls, work.behind = [*work.controls, *work.behind], []
 
 
-# --- keys that change while a task runs ---------------------------------------------------------
+# --- what the log says while a task runs --------------------------------------------------------
 
 
 def _follow_options(task: BatchTask) -> None:
@@ -297,3 +295,18 @@ def _follow_limit(runtime: Runtime, source: Source) -> None:
     if registered is not None:
         numbers = range(registered.first, registered.first + registered.count)
     source.limit(part_of(most, source.known, numbers, run.exhausted_partitions))
+
+
+def _follow_pause(runtime: Runtime, allocation: Allocation) -> None:
+    """Pause, or go on, as the log has it now. A paused job comes to rest
+    (`replica/commands/pause_job`): inputs read nothing new. Timers and event time go on until all
+    sources above a task are at rest, and then stand still: else a task that had said so could emit
+    again, and one whose timers are always due would never say it."""
+    run, source = runtime.assignment.latest_run(), runtime.source
+    if source is not None and (source.paused or run.is_paused):
+        source.paused = run.is_paused
+        for partition in source.partitions.values():  # some may have been opened since
+            partition.pause(source.paused)
+    operator = runtime.program.operator
+    above = () if operator is None else operator.fed_by
+    allocation.rests = run.is_paused and all(run.has_rested(TaskName(each)) for each in above)

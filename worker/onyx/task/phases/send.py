@@ -40,7 +40,7 @@ from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts import Allocation, Runtime, Work
 from onyx.task.sink.sink import Sink
 from onyx.task.state.keeper import StateKeeper
-from onyx.task.stateful.upkeep import follow, has_ended, make_answers_durable, wants_flush
+from onyx.task.stateful.upkeep import follow, make_answers_durable
 from onyx.task.suspects import take_apart
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.telemetry.catalog import WATERMARK
@@ -129,7 +129,10 @@ def _put_all(
             laps = laps_of(batch.laps, len(batch), share.parents, child.laps)
         sent = Batch(share.segments, roots, ids, share.keys, laps)
         combiner = runtime.combiners.get(child.task)
-        put_combined(outbox, combiner, groupings, child, sent, share.hashes, watermark)
+        if combiner is None:
+            put_to_child(outbox, groupings, child, sent, share.hashes)
+        else:
+            put_combined(outbox, combiner, groupings, child, sent, share.hashes, watermark)
     return made
 
 
@@ -376,7 +379,8 @@ def _pass_controls(runtime: Runtime, allocation: Allocation, work: Work) -> None
         work.controls = []
     elif source is None and allocation.keeper is None and allocation.event_time is None:
         return  # nothing follows from a batch alone
-    own = wants_flush(allocation.keeper)
+    keeper = allocation.keeper
+    own = keeper is not None and keeper.wants_flush()
     own |= source is not None and source.wants_flush()
     arrived = False
     for sender, control in controls:
@@ -392,7 +396,7 @@ def _pass_controls(runtime: Runtime, allocation: Allocation, work: Work) -> None
     ended = bool(controls) and ends.all_arrived()
     if sink is not None:
         allocation.flush_wanted |= ended
-    elif ended and has_ended(allocation.keeper):
+    elif ended and allocation.state_ended:
         ends.pass_on()
 
 

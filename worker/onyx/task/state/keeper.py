@@ -83,6 +83,13 @@ class StateKeeper:
         self._settled: dict[int, int] = {}
 
     @property
+    def blocked(self) -> bool:
+        """Whether nothing more should be read: some of what fires at one moment is still to be
+        carried out, an item of a processor to be finished, or too much was emitted that has not
+        arrived."""
+        return self.firing is not None or self.operator.unfinished or self.emissions.full
+
+    @property
     def obstacle(self) -> str:
         """Why the last chunk could not be written yet; empty if it could."""
         return self.appends.obstacle
@@ -270,6 +277,12 @@ class StateKeeper:
         """Whether there is room for more of what fires at one moment: the last page is on its way
         to the log, and not too much waits to arrive."""
         return self._pace.nothing_waits and not self.emissions.full
+
+    def wants_flush(self) -> bool:
+        """Whether much was emitted that outputs should make durable now, or a request waits for
+        it; true once for what there is."""
+        wanted = self.held_acks is not None and self.held_acks.wants_flush()
+        return self.emissions.wants_flush(ends=False) or wanted
 
     def come_to_rest(self) -> bool:
         """Write what the log does not say once nothing that was emitted is in flight; whether the

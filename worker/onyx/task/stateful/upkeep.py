@@ -28,7 +28,6 @@ from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.task.parts import Allocation, Assignment, Runtime
 from onyx.task.source.frontier import newest_of
 from onyx.task.state.keeper import Moment, StateKeeper
-from onyx.task.task import CompletedTrees
 from onyx.transport.interface import FLUSH
 
 COMPLETED_AT_ONCE = 16
@@ -125,23 +124,6 @@ def make_answers_durable(runtime: Runtime, allocation: Allocation) -> None:
         keeper.cut(idle=True)
 
 
-def wants_flush(keeper: StateKeeper | None) -> bool:
-    """Whether much was emitted that outputs should make durable now, or a request waits for it."""
-    if keeper is None:
-        return False
-    wanted = keeper.held_acks is not None and keeper.held_acks.wants_flush()
-    return keeper.emissions.wants_flush(ends=False) or wanted
-
-
-def blocked(keeper: StateKeeper | None) -> bool:
-    """Whether nothing more should be read: some of what fires at one moment is still to be carried
-    out, an item of a processor to be finished, or too much was emitted that has not arrived."""
-    if keeper is None:
-        return False
-    unfinished = keeper.firing is not None or keeper.operator.unfinished
-    return unfinished or keeper.emissions.full
-
-
 def returned(allocation: Allocation, trees: Trees) -> None:
     """Functions of tasks behind give something back: it goes to the tree that it was made of."""
     keeper = allocation.keeper
@@ -149,14 +131,6 @@ def returned(allocation: Allocation, trees: Trees) -> None:
         return
     for root, parts in keeper.held_acks.returned(trees):
         allocation.acks.give_back(root, parts)
-
-
-def complete(keeper: StateKeeper, message: CompletedTrees) -> None:
-    """Trees of what the task has emitted."""
-    if message.retries_max:
-        keeper.emissions.force_retry(message.roots, message.retries_max)
-    else:
-        keeper.complete(message.roots)
 
 
 # --- what fires, page by page -------------------------------------------------------------------
@@ -277,8 +251,3 @@ def _propose_exhausted(assignment: Assignment, keeper: StateKeeper) -> None:
     partitions = [first + shard for shard in keeper.shards]
     job, task = assignment.job_id, assignment.task
     assignment.propose(ExhaustInput(job=job, task=task, partitions=tuple(partitions)))
-
-
-def has_ended(keeper: StateKeeper | None) -> bool:
-    """Whether the state of a task, if any, has fired for the last time and all has arrived."""
-    return keeper is None or keeper.ended
