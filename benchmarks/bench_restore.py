@@ -37,7 +37,7 @@ from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.processes.worker_process import tune_collector
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.recovery import Recovered, recover
+from onyx.state.recovery import RecoveredState, recover
 from onyx.storage.memory import MemoryBlobStore
 from onyx.windows.task_windows import TaskWindows
 
@@ -166,7 +166,7 @@ def written(kind: str, chunks: int) -> tuple[MemoryBlobStore, float]:
 def restored(kind: str, store: MemoryBlobStore, version: int) -> tuple[float, int]:
     """The CPU time of a recovery, and the bytes of records."""
     start_s = time.process_time()
-    found: Recovered = recover(store, "job", "task", version, 0, range(SHARDS), SETTINGS)
+    found: RecoveredState = recover(store, "job", "task", version, 0, range(SHARDS), SETTINGS)
     its = made(kind)
     for shard, state in found.shards.items():
         its.restore(shard, [])

@@ -27,7 +27,7 @@ from onyx.operators.stream_join.operator import StreamJoinOperator
 from onyx.operators.stream_join.results import gathered
 from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.settings import StateSettings
-from onyx.task.stateful.mapped import mapped
+from onyx.task.state.mapped import mapped
 from onyx.windows.firing import Pages
 
 KEYS = (

@@ -25,7 +25,7 @@ from onyx.operators.stream_join.definition import StreamJoin
 from onyx.operators.stream_join.keyed_rows import segments_of
 from onyx.operators.stream_join.operator import StreamJoinOperator
 from onyx.operators.stream_join.spans import END, Side
-from onyx.state.recovery import Recovered
+from onyx.state.recovery import RecoveredState
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import Task
 
@@ -40,7 +40,7 @@ class JoinChecks(Checks):
         super().__init__(world)
         self._of = world
 
-    def _check_held(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
+    def _check_held(self, task: Task, keeper: StateKeeper, recovered: RecoveredState) -> None:
         its, shards = task.runtime.program.operator, keeper.shards
         assert isinstance(its, StreamJoin), "it is a join"
         again = StreamJoinOperator(its, Shards(shard_of), 1_000)

@@ -51,11 +51,11 @@ from onyx.task.channels.lookups import Lookups
 from onyx.task.channels.outbox import Outbox
 from onyx.task.parts import Allocation
 from onyx.task.phases import read, send
+from onyx.task.recovery import state as recovery_of_state
 from onyx.task.state.chunks import NO_COLUMNS
 from onyx.task.state.emissions import Emissions, PlacedRuns
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.state.task_state import AppliedIds, TaskState
-from onyx.task.stateful import recover
 from onyx.transport.interface import Delivery, LookUpAnswer
 from onyx.windows.watermarks import Mark
 
@@ -65,7 +65,7 @@ _receive = Lookups.receive
 _take = ForeignState.take
 _laps_of = send.laps_of
 _call_columns = DeclaredStates.call_columns
-_made = recover.operator_of
+_made = recovery_of_state.operator_of
 _reads = loading._reads
 _snapshot = TaskState.snapshot
 _swap = KeyTimers.swap
@@ -282,7 +282,7 @@ PLANTS: Plants = {
     "K3": (KeyTimers, "swap", _put_once),
     "K4": (CallChanges, "take_back", _take_back_the_last),
     "K5": (TaskState, "snapshot", _snapshot_of_states),
-    "K6": (recover, "operator_of", _hold_on),
+    "K6": (recovery_of_state, "operator_of", _hold_on),
     "K7": (Expiry, "take", _end_all_the_same),
     "K8": (AppliedIds, "__init__", _forget_applied),
     "K9": (Lists, "_updates", _whole_list),

@@ -26,7 +26,7 @@ from onyx.keystate.records import TIMERS, TOUCHED, PutEntries, Record, SetStates
 from onyx.operators.keyed.definition import KeyedFunction
 from onyx.operators.keyed.operator import KeyedOperator
 from onyx.operators.keyed.timers import CLOCKS, DueTimer
-from onyx.state.recovery import Recovered
+from onyx.state.recovery import RecoveredState
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.task import Task
 
@@ -46,7 +46,7 @@ class KeyedChecks(Checks):
 
     # --- between two rounds ---------------------------------------------------------------------
 
-    def _check_held(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
+    def _check_held(self, task: Task, keeper: StateKeeper, recovered: RecoveredState) -> None:
         shards = keeper.shards
         logged = self._restored(task, shards, recovered).freeze(shards)
         owned = keeper.operator.freeze(shards)
@@ -58,7 +58,9 @@ class KeyedChecks(Checks):
         if keeper.firing is None:
             self._check_dues(keeper.operator, [mine for _, mine in found.values()])
 
-    def _restored(self, task: Task, shards: Sequence[int], recovered: Recovered) -> KeyedOperator:
+    def _restored(
+        self, task: Task, shards: Sequence[int], recovered: RecoveredState
+    ) -> KeyedOperator:
         its = task.runtime.program.operator
         assert isinstance(its, KeyedFunction), "it has state"
         found = KeyedOperator(its, (), Shards(shard_of), InMemory(), self._of.clock)

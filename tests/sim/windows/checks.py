@@ -44,7 +44,7 @@ from onyx.operators.windowed.operator import WindowedOperator
 from onyx.state.chunks import ChunkReader, EmittedRun
 from onyx.state.chunks import StateChunkKind as ChunkKind
 from onyx.state.names import LogKey, TaskFolder
-from onyx.state.recovery import Recovered, recover
+from onyx.state.recovery import RecoveredState, recover
 from onyx.task.state.emissions import EmissionRun
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.table import TaskKind
@@ -218,7 +218,7 @@ class Checks:
                 if keeper.durable and task.work.batch is None:
                     self._check_owner(task, keeper, recovered)
 
-    def _recovered(self, name: str, task: Task) -> Recovered:
+    def _recovered(self, name: str, task: Task) -> RecoveredState:
         """What a new owner of all shards finds."""
         its = task.runtime.program.operator
         assert its is not None, "it has a state log"
@@ -227,7 +227,7 @@ class Checks:
         state = self._world.settings.state
         return recover(store, self._world.job_id, name, version, 0, shards, state)
 
-    def _check_owner(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
+    def _check_owner(self, task: Task, keeper: StateKeeper, recovered: RecoveredState) -> None:
         self._check_held(task, keeper, recovered)
         for shard in keeper.shards:
             settled, pending = keeper.emissions.pending(shard)
@@ -241,7 +241,7 @@ class Checks:
                 f"its owner {mine}"
             )
 
-    def _check_held(self, task: Task, keeper: StateKeeper, recovered: Recovered) -> None:
+    def _check_held(self, task: Task, keeper: StateKeeper, recovered: RecoveredState) -> None:
         its = task.runtime.program.operator
         assert isinstance(its, Windowed)
         assert isinstance(keeper.operator, WindowedOperator)
@@ -253,7 +253,7 @@ class Checks:
             both = again.snapshot(shard), keeper.operator.windows.snapshot(shard)
             _same(task.name, shard, *(_in_objects(each, its.compiled) for each in both))
 
-    def _check_known(self, task: str, recovered: Recovered) -> None:
+    def _check_known(self, task: str, recovered: RecoveredState) -> None:
         """Who takes over knows every segment applied that may come again."""
         known = set(zip(recovered.roots.tolist(), recovered.ids.tolist(), strict=True))
         for root, ids in self._world.storage.of(task).ids.items():

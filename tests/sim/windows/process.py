@@ -43,7 +43,7 @@ from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
 from onyx.task.kinds import kind_of, new_task
-from onyx.task.stateful import recover
+from onyx.task.recovery import state as recovery_of_state
 from onyx.task.table import StepOutcome
 from onyx.task.task import (
     BatchTask,
@@ -62,7 +62,7 @@ from onyx.transport.interface import Lookup, Transport
 if TYPE_CHECKING:
     from tests.sim.windows.world import World
 
-watch_operators(recover)
+watch_operators(recovery_of_state)
 
 
 @dataclass(slots=True, eq=False)

@@ -66,7 +66,7 @@ from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
 from onyx.task.kinds import kind_of, new_task
-from onyx.task.stateful import recover
+from onyx.task.recovery import state as recovery_of_state
 from onyx.task.table import LOOP_END, StepOutcome
 from onyx.task.task import (
     BatchTask,
@@ -85,7 +85,7 @@ from onyx.transport.local import LocalTransport
 
 JOB = JobId("job-1")
 GROUP = GroupId("group-1")
-watch_operators(recover)
+watch_operators(recovery_of_state)
 MOMENT_S = 0.01
 """Between two rounds when nothing can be done."""
 ROUNDS_MAX = 5_000

@@ -17,7 +17,7 @@ from onyx.errors import Fenced
 from onyx.ids import NO_POSITION
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.recovery import Recovered, recover
+from onyx.state.recovery import RecoveredState, recover
 
 SHARDS = 4
 SETTINGS = StateSettings()
@@ -96,7 +96,7 @@ class Peer:
         for shard in self.shards:
             check(self.state[shard], self.world.ready[self.version][shard])
 
-    def recovered(self, store: StoreOf) -> Recovered:
+    def recovered(self, store: StoreOf) -> RecoveredState:
         return repeated(
             lambda: recover(
                 store,
@@ -110,7 +110,7 @@ class Peer:
             )
         )
 
-    def append(self, recovered: Recovered) -> None:
+    def append(self, recovered: RecoveredState) -> None:
         """Numbers for some shards, acknowledged when durable."""
         changes, numbers = {}, []
         for shard in self.shards:
@@ -125,7 +125,7 @@ class Peer:
             self.state[shard] += noted(change.records)
             self.world.acked[shard] += noted(change.records)
 
-    def snapshot(self, recovered: Recovered) -> None:
+    def snapshot(self, recovered: RecoveredState) -> None:
         every = [n for numbers in self.state.values() for n in numbers]
         ids = np.array(every, dtype=np.uint64)
         shards = {n: ShardChange(notes(*numbers)) for n, numbers in self.state.items()}
@@ -134,7 +134,7 @@ class Peer:
         recovered.log.collect()
 
 
-def numbers_of(recovered: Recovered, shard: int) -> list[int]:
+def numbers_of(recovered: RecoveredState, shard: int) -> list[int]:
     return notes_of(recovered.shards[shard])
 
 

@@ -9,7 +9,7 @@ from tests.support.log.records import notes, notes_of
 from onyx.errors import Fenced, StateError, Unavailable
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.recovery import CarriedOver, Recovered, read_state, recover
+from onyx.state.recovery import CarriedState, RecoveredState, read_state, recover
 from onyx.state.shard_state import ShardState
 from onyx.storage.memory import MemoryBlobStore
 
@@ -22,11 +22,11 @@ class Other:
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
 
-    def __call__(self, shards: frozenset[int]) -> CarriedOver:
+    def __call__(self, shards: frozenset[int]) -> CarriedState:
         self.asked.append(sorted(shards))
         states = {n: ShardState.of(ShardChange(notes(n), settled=7)) for n in shards}
         ids = np.array(sorted(shards), dtype=np.uint64)
-        return CarriedOver(states, ids, ids, 5)
+        return CarriedState(states, ids, ids, 5)
 
 
 class Failing(MemoryBlobStore):
@@ -50,11 +50,11 @@ def other() -> Other:
     return Other()
 
 
-def taken(store: Failing, other: Other, version: int, rank: int, *shards: int) -> Recovered:
+def taken(store: Failing, other: Other, version: int, rank: int, *shards: int) -> RecoveredState:
     return recover(store, "job", "task", version, rank, shards, SETTINGS, carry_over=other)
 
 
-def records(recovered: Recovered) -> dict[int, list[int]]:
+def records(recovered: RecoveredState) -> dict[int, list[int]]:
     return {n: notes_of(state) for n, state in recovered.shards.items()}
 
 

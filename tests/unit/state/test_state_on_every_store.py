@@ -14,18 +14,18 @@ from onyx.errors import Fenced
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.opening import open_store
-from onyx.state.recovery import Recovered, recover
+from onyx.state.recovery import RecoveredState, recover
 from onyx.storage.interface import BlobStore
 from onyx.storage.s3 import Trailing
 
 SETTINGS = StateSettings()
 
 
-def taken_over(store: BlobStore, version: int, rank: int, shards: list[int]) -> Recovered:
+def taken_over(store: BlobStore, version: int, rank: int, shards: list[int]) -> RecoveredState:
     return recover(store, "job", "task", version, rank, shards, SETTINGS)
 
 
-def records(recovered: Recovered) -> dict[int, list[str]]:
+def records(recovered: RecoveredState) -> dict[int, list[str]]:
     return {n: notes_of(state) for n, state in recovered.shards.items()}
 
 
@@ -47,7 +47,7 @@ def test_state_goes_from_two_peers_to_three_and_to_one(
     trailing.write()
 
     shards = [[0, 3], [1], [2]]
-    three: list[Recovered | None] = [None] * 3
+    three: list[RecoveredState | None] = [None] * 3
 
     def begin(rank: int) -> None:
         three[rank] = taken_over(chunks, 4, rank, shards[rank])

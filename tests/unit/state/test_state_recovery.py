@@ -18,7 +18,7 @@ from onyx.state import log as log_module
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange, Watermark
 from onyx.state.log import StateLog
 from onyx.state.names import LogKey, TaskFolder
-from onyx.state.recovery import Recovered, read_state, recover
+from onyx.state.recovery import RecoveredState, read_state, recover
 from onyx.storage.folder import Folder
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
@@ -34,7 +34,7 @@ def store() -> MemoryBlobStore:
 
 def taken_over(
     store: BlobStore, version: int, rank: int, shards: Iterable[int], **given: Any
-) -> Recovered:
+) -> RecoveredState:
     return recover(store, "job", "task", version, rank, shards, SETTINGS, **given)
 
 
@@ -58,7 +58,7 @@ def snapshot(**records: list[Any]) -> Chunk:
     return Chunk({int(name[1:]): ShardChange(notes(*each)) for name, each in records.items()})
 
 
-def records(recovered: Recovered) -> dict[int, list[Any]]:
+def records(recovered: RecoveredState) -> dict[int, list[Any]]:
     return {n: notes_of(state) for n, state in recovered.shards.items()}
 
 

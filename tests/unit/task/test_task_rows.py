@@ -16,7 +16,7 @@ from tests.support.jobs.bench import Bench
 
 from onyx.keystate.pages import Emission
 from onyx.settings import StateSettings
-from onyx.task.stateful import upkeep
+from onyx.task import upkeep
 from onyx.windows import fires
 
 WORDS = [{"n": n, "word": f"w{n * n % 37}", "time": n * 1_000} for n in range(120)]

@@ -38,7 +38,7 @@ class Size(msgspec.Struct):
             self.since += cost + CHUNK_COST_BYTES
 
 
-class Gathered(msgspec.Struct):
+class GatheredState(msgspec.Struct):
     """State of shards out of chunks that are taken in order."""
 
     shards: dict[int, ShardState]
@@ -50,11 +50,11 @@ class Gathered(msgspec.Struct):
     forgotten: dict[int, int] = field(default_factory=dict)
     size: Size = field(default_factory=Size)
     _columns: list[tuple[Numbers, Numbers]] = field(default_factory=list)
-    _parts: Gathered | None = None
+    _parts: GatheredState | None = None
     """The parts of a snapshot that is not complete yet; it may never be."""
 
     @classmethod
-    def of(cls, shards: Iterable[int]) -> Gathered:
+    def of(cls, shards: Iterable[int]) -> GatheredState:
         """Nothing is known of these shards yet."""
         return cls({shard: ShardState() for shard in sorted(shards)})
 
@@ -69,7 +69,7 @@ class Gathered(msgspec.Struct):
             self._add(chunk)
             return
         if frame.seq == frame.start:
-            self._parts = Gathered.of(self.shards)
+            self._parts = GatheredState.of(self.shards)
         parts = self._parts
         if parts is None:
             return
@@ -77,7 +77,7 @@ class Gathered(msgspec.Struct):
         if frame.last:
             self._replace_by(parts, frame.start)
 
-    def absorb(self, newer: Gathered) -> None:
+    def absorb(self, newer: GatheredState) -> None:
         """What a newer log says of some of the shards; if it is whole, nothing older was read."""
         for number, shard in newer.shards.items():
             self.shards[number].extend(shard)
@@ -116,7 +116,7 @@ class Gathered(msgspec.Struct):
         for partition, frontier in frontiers.items():
             self.forgotten[partition] = max(frontier, self.forgotten.get(partition, 0))
 
-    def _replace_by(self, snapshot: Gathered, first: int) -> None:
+    def _replace_by(self, snapshot: GatheredState, first: int) -> None:
         assert snapshot.shards.keys() == self.shards.keys(), "a snapshot has all shards of its log"
         assert first >= self.first, "chunks are taken in order"
         self.shards, self._columns = snapshot.shards, snapshot._columns

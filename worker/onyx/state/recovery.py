@@ -47,7 +47,7 @@ from onyx.state.chunks import (
     encode_chunk,
     merged,
 )
-from onyx.state.gathering import Gathered
+from onyx.state.gathering import GatheredState
 from onyx.state.local.scratch import keep_of
 from onyx.state.log import StateLog
 from onyx.state.names import LogKey, TaskFolder
@@ -56,13 +56,13 @@ from onyx.state.shard_state import ShardState
 from onyx.storage.fenced_log import Listed, Missing
 from onyx.storage.interface import BlobStore
 
-__all__ = ["CarriedOver", "Progress", "Recovered", "ShardState", "read_state", "recover"]
+__all__ = ["CarriedState", "Progress", "RecoveredState", "ShardState", "read_state", "recover"]
 
 Progress = Callable[[int, int], None]
 """Called with bytes read so far and bytes to read, on the thread that recovers."""
 
 
-class CarriedOver(msgspec.Struct, frozen=True):
+class CarriedState(msgspec.Struct, frozen=True):
     """The state of shards that comes from the old job."""
 
     shards: Mapping[int, ShardState]
@@ -72,10 +72,10 @@ class CarriedOver(msgspec.Struct, frozen=True):
     watermark: Watermark | None
 
 
-CarryOver = Callable[[frozenset[int]], CarriedOver]
+CarryOver = Callable[[frozenset[int]], CarriedState]
 
 
-class Recovered(msgspec.Struct, frozen=True):
+class RecoveredState(msgspec.Struct, frozen=True):
     """What is known, and where to write what comes."""
 
     log: StateLog
@@ -101,7 +101,7 @@ def recover(
     progress: Progress = lambda done, total: None,
     carry_over: CarryOver | None = None,
     ready: int = NO_POSITION,
-) -> Recovered:
+) -> RecoveredState:
     """Fence the logs of older allocation versions, read what they say of these shards, and open
     the log of this version and rank. Blocks. To be repeated as it is when it fails.
 
@@ -131,7 +131,7 @@ def read_state(
     progress: Progress = lambda done, total: None,
     ready: int = NO_POSITION,
     fences: bool = True,
-) -> Gathered:
+) -> GatheredState:
     """Read what the logs of a job say of these shards. Other arguments and errors are those of
     `recover`.
 
@@ -180,7 +180,7 @@ class _Recovery(msgspec.Struct):
     def _folder(self) -> TaskFolder:
         return self._reader.folder
 
-    def run(self, settings: StateSettings) -> Recovered:
+    def run(self, settings: StateSettings) -> RecoveredState:
         """
         Raises:
             Missing: the listing is out of date.
@@ -205,9 +205,9 @@ class _Recovery(msgspec.Struct):
             # Last, as it makes the log count (`_counts`): until then the shards are those of the
             # old job, and a recovery that finds the log without its mark reads them there again.
             logs.store.create(self._folder.mark(self._own, last + 1), b"")
-        return Recovered(log, found.shards, roots, ids, found.watermark)
+        return RecoveredState(log, found.shards, roots, ids, found.watermark)
 
-    def read(self) -> Gathered:
+    def read(self) -> GatheredState:
         """What is known of the shards. Raises like `run`."""
         begun = self._begun
         sources = self._own_again(begun) if begun else self._fenced_sources()
@@ -216,7 +216,7 @@ class _Recovery(msgspec.Struct):
         assert had + len(self._missing) == len(self._shards), "a shard comes from one log, or none"
         self._reader.expect(sum(self._size_bytes(source) for source in sources))
         gathered = [self._gather(source) for source in sources]
-        found = Gathered.of(self._shards)
+        found = GatheredState.of(self._shards)
         watermarks = [each.watermark for each in gathered]
         if self._carry_over is not None and self._missing:
             carried = self._carry_over(self._missing)
@@ -300,10 +300,10 @@ class _Recovery(msgspec.Struct):
             f"version {self._own.version}, because {why}"
         )
 
-    def _gather(self, source: _Source) -> Gathered:
+    def _gather(self, source: _Source) -> GatheredState:
         """What a log itself says of its shards."""
         log = self._logs[source.key]
-        found = Gathered.of(source.shards)
+        found = GatheredState.of(source.shards)
         found.watermark = source.opened.watermark
         if log.first > 1 and not log.marks:
             raise self._reader.unmarked(source.key, log)
@@ -314,7 +314,7 @@ class _Recovery(msgspec.Struct):
             self._bases.append(Base(*source.key, shards, found.first, source.end))
         return found
 
-    def _behind(self, sources: list[_Source], gathered: list[Gathered]) -> tuple[Base, ...]:
+    def _behind(self, sources: list[_Source], gathered: list[GatheredState]) -> tuple[Base, ...]:
         """The older logs that are needed because a log has no whole snapshot, oldest first."""
         return merged(
             Base(*base.key, tuple(mine), base.first, base.end)
@@ -323,8 +323,8 @@ class _Recovery(msgspec.Struct):
             if not found.whole and (mine := source.shards.intersection(base.shards))
         )
 
-    def _gather_base(self, base: Base) -> Gathered:
-        found = Gathered.of(base.shards)
+    def _gather_base(self, base: Base) -> GatheredState:
+        found = GatheredState.of(base.shards)
         log = self._logs.get(base.key, Listed())
         for chunk in self._reader.chunks(base.key, base.first, base.end, log):
             found.take(chunk)
@@ -347,7 +347,7 @@ class _Recovery(msgspec.Struct):
             if first <= seq < end
         )
 
-    def _open(self, found: Gathered, carries_over: bool) -> None:
+    def _open(self, found: GatheredState, carries_over: bool) -> None:
         shards, bases = tuple(sorted(self._shards)), merged(self._bases)
         frame = ChunkFrame(StateChunkKind.OPEN, 0, shards, bases, carries_over=carries_over)
         chunk = Chunk(watermark=found.watermark)

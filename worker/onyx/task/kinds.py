@@ -17,13 +17,12 @@ from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.replica.state import Replica
-from onyx.task import questions
+from onyx.task import questions, upkeep
 from onyx.task.parts import Allocation, signal_ready
 from onyx.task.phases import apply, finish, read, send, start, wire
 from onyx.task.questions import answer_lookup
 from onyx.task.services import Services
 from onyx.task.source.source import Source, complete_trees
-from onyx.task.stateful import upkeep
 from onyx.task.table import TABLES, Answer, TaskKind
 from onyx.task.task import (
     BatchTask,

@@ -30,7 +30,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.spark.driver.committed import Committed, close
 from onyx.spark.driver.request import BucketState, Held, Position
 from onyx.state.buckets import bucket_of, first_chunk, read_buckets
-from onyx.state.gathering import Gathered
+from onyx.state.gathering import GatheredState
 from onyx.state.names import TaskFolder
 from onyx.state.opening import check_shared, state_location
 from onyx.state.reading import THREADS
@@ -162,7 +162,7 @@ def _shards(entry: CatalogEntry) -> int:
     return SHARDS if entry.is_stateful or entry.is_grouped else 1
 
 
-def _read(assignment: Assignment, old: OldJobPlan, task: str, shards: int) -> Gathered:
+def _read(assignment: Assignment, old: OldJobPlan, task: str, shards: int) -> GatheredState:
     services = assignment.services
     store, location = services.state_store(durable=True), state_location(services.settings)
     check_shared(store, services.log, old.id, assignment.peer, location)
@@ -187,7 +187,7 @@ def _frontiers(
 
 
 def _require_rest(
-    old: OldJobPlan, task: str, found: Gathered, frontiers: Mapping[int, Frontier]
+    old: OldJobPlan, task: str, found: GatheredState, frontiers: Mapping[int, Frontier]
 ) -> None:
     roots, _ = found.applied()
     partitions, positions = partitions_of(roots), positions_of(roots)
@@ -212,7 +212,7 @@ def _position(task: str, name: str, at: Frontier, now_ms: int) -> Position:
 
 
 def _buckets(
-    assignment: Assignment, job: Job, old: OldJobPlan, task: str, found: Gathered, buckets: int
+    assignment: Assignment, job: Job, old: OldJobPlan, task: str, found: GatheredState, buckets: int
 ) -> Iterator[BucketState]:
     """The buckets of a task, with the state of their shards in chunks of the new job."""
     split = job.entry(task).is_grouped

@@ -32,8 +32,8 @@ from onyx.task.parts import Allocation, Runtime, Work
 from onyx.task.phases.send import ask_again
 from onyx.task.sink.sink import Sink
 from onyx.task.state.keeper import StateKeeper
-from onyx.task.stateful.upkeep import make_answers_durable, make_durable
 from onyx.task.table import ADVANCED, WAITING, Answer
+from onyx.task.upkeep import make_answers_durable, make_durable
 from onyx.transport.interface import Partial
 
 

@@ -21,9 +21,9 @@ from onyx.task.parts import Allocation, Runtime, Sealing, TaskStatus, Work
 from onyx.task.phases.send import pass_event_time
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source, report_progress
-from onyx.task.stateful.upkeep import follow, tend
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.task import BatchTask
+from onyx.task.upkeep import follow, tend
 from onyx.telemetry.catalog import QUEUE, SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
 from onyx.transport.interface import FLUSH
 

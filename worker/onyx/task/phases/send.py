@@ -40,9 +40,9 @@ from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts import Allocation, Runtime, Work
 from onyx.task.sink.sink import Sink
 from onyx.task.state.keeper import StateKeeper
-from onyx.task.stateful.upkeep import follow, make_answers_durable
 from onyx.task.suspects import take_apart
 from onyx.task.table import ADVANCED, WAITING, Answer
+from onyx.task.upkeep import follow, make_answers_durable
 from onyx.telemetry.catalog import WATERMARK
 from onyx.transport.interface import FLUSH, ControlKind, Transport
 

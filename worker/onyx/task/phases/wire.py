@@ -22,7 +22,7 @@ from onyx.task.channels.wiring import Wiring, sites_of, wire
 from onyx.task.parts import Allocation, Runtime, TaskStatus, is_allocated, note_ready
 from onyx.task.recovery import partitions
 from onyx.task.recovery.output import not_dead_yet, recover_output
-from onyx.task.stateful.recover import recover_windows
+from onyx.task.recovery.state import recover_state
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.tables import tables_again
 from onyx.task.task import BatchTask
@@ -111,7 +111,7 @@ def recover(runtime: Runtime, allocation: Allocation) -> Answer:
             done = recover_output(runtime, allocation, sink) and done
     else:
         done = sink is None or recover_output(runtime, allocation, sink)
-        done = done and recover_windows(runtime, allocation)
+        done = done and recover_state(runtime, allocation)
     return ADVANCED if done else WAITING
 
 

@@ -29,29 +29,29 @@ from onyx.model.job import Job
 from onyx.spark.driver.committed import Committed, has_ended
 from onyx.state.buckets import read_buckets
 from onyx.state.chunks import ShardChange, Watermark
-from onyx.state.gathering import Gathered
+from onyx.state.gathering import GatheredState
 from onyx.state.names import TaskFolder
 from onyx.state.opening import check_shared, state_location
-from onyx.state.recovery import CarriedOver, CarryOver, read_state
+from onyx.state.recovery import CarriedState, CarryOver, read_state
 from onyx.state.shard_state import ShardState
 from onyx.storage.interface import BlobStore
 from onyx.task.parts import Assignment, Runtime
 from onyx.task.plugin_context import outputs_of
 from onyx.task.recovery.old_job import OldJob, OldJobPlan, old_job
-from onyx.task.recovery.state import report_recovery
+from onyx.task.recovery.state_log import report_recovery
 from onyx.upgrade.translation import Translation, is_of_the_end
 
 _EMPTY = np.empty(0, dtype=np.uint64)
 
-NOTHING = CarriedOver({}, _EMPTY, _EMPTY, None)
+NOTHING = CarriedState({}, _EMPTY, _EMPTY, None)
 
 
-def carry_over_windows(runtime: Runtime) -> CarryOver | None:
-    """How a task with windows gets its state from the old job; None if the job upgrades none."""
+def carry_over_state(runtime: Runtime) -> CarryOver | None:
+    """How a task gets its state from the old job; None if the job upgrades none."""
     if runtime.services.replica().upgrades(runtime.job_id) is None:
         return None
 
-    def carry_over(shards: frozenset[int]) -> CarriedOver:
+    def carry_over(shards: frozenset[int]) -> CarriedState:
         old = old_job(runtime.assignment, runtime.program.job)
         if not old.plan.carries("task", runtime.task):
             return NOTHING
@@ -97,7 +97,7 @@ def may_carry_over(assignment: Assignment) -> bool:
     )
 
 
-def read_old_state(runtime: Runtime, old: OldJob, shards: frozenset[int]) -> Gathered:
+def read_old_state(runtime: Runtime, old: OldJob, shards: frozenset[int]) -> GatheredState:
     """What the task in the old job holds of these shards; its peers, or its query, are fenced off.
 
     Raises:
@@ -120,10 +120,12 @@ def read_old_state(runtime: Runtime, old: OldJob, shards: frozenset[int]) -> Gat
     return read_state(store, old.id, runtime.task, shards, progress, ready)
 
 
-def carried_over(found: Gathered, old: OldJob, shards: Mapping[int, ShardState]) -> CarriedOver:
+def carried_over(
+    found: GatheredState, old: OldJob, shards: Mapping[int, ShardState]
+) -> CarriedState:
     """The beginning of shards, and what was applied of the old job by the numbers of this one."""
     roots, ids = renumbered(*found.applied(), old.numbers)
-    return CarriedOver(shards, roots, ids, found.watermark)
+    return CarriedState(shards, roots, ids, found.watermark)
 
 
 # --- an old job on Spark ------------------------------------------------------------------------
@@ -136,7 +138,7 @@ def state_of_query(
     task: str,
     shards: frozenset[int],
     split: bool,
-) -> Gathered:
+) -> GatheredState:
     """What the buckets of a task hold of these shards.
 
     Args:
@@ -146,7 +148,7 @@ def state_of_query(
         StateError: a chunk is gone or damaged.
         Unavailable, UserError: as everything of the store.
     """
-    found, folder = Gathered.of(shards), TaskFolder(old.id, task)
+    found, folder = GatheredState.of(shards), TaskFolder(old.id, task)
     marks: list[Watermark | None] = []
     for each in query.held.of(task, shards if split else None):
         own = [n for n in shards if not split or n % query.held.buckets == each.bucket]

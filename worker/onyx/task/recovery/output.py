@@ -20,14 +20,14 @@ from onyx.ids import GroupId
 from onyx.keystate.records import StagedOutput
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext, Token, TransactionalOutput
-from onyx.state.recovery import CarriedOver, CarryOver, Recovered
+from onyx.state.recovery import CarriedState, CarryOver, RecoveredState
 from onyx.state.shard_state import ShardState
 from onyx.task.channels.wiring import Wiring, commits
 from onyx.task.parts import Allocation, Assignment, Runtime
 from onyx.task.plugin_context import plugin_context
 from onyx.task.recovery.old_job import OldJobPlan, old_job, upgraded_job
 from onyx.task.recovery.old_state import NOTHING, carried_over, may_carry_over, read_old_state
-from onyx.task.recovery.state import recovered_state, shards_of_rank
+from onyx.task.recovery.state_log import from_state_log, shards_of_rank
 from onyx.task.services import Services
 from onyx.task.sink.exactly_once import OutputCommits
 from onyx.task.sink.sink import Sink
@@ -46,7 +46,7 @@ def recover_output(runtime: Runtime, allocation: Allocation, sink: Sink) -> bool
 def _recover_commits(runtime: Runtime, allocation: Allocation, sink: Sink) -> bool:
     """Take over from those who wrote before: publish what they have committed, and begin."""
 
-    def finished(recovered: Recovered) -> OutputCommits:
+    def finished(recovered: RecoveredState) -> OutputCommits:
         for token in last_tokens(recovered.shards.values()):
             sink.finish(token)
         return OutputCommits(recovered, sink, runtime.services.background)
@@ -55,7 +55,7 @@ def _recover_commits(runtime: Runtime, allocation: Allocation, sink: Sink) -> bo
         return True
     if not may_carry_over(runtime.assignment):
         return False
-    allocation.committing = recovered_state(
+    allocation.committing = from_state_log(
         runtime,
         allocation.wiring,
         shards_of_rank(allocation.wiring, SHARDS),
@@ -94,7 +94,7 @@ def carry_over_written(runtime: Runtime) -> CarryOver | None:
     if runtime.services.replica().upgrades(runtime.job_id) is None:
         return None
 
-    def carry_over(shards: frozenset[int]) -> CarriedOver:
+    def carry_over(shards: frozenset[int]) -> CarriedState:
         old = old_job(runtime.assignment, runtime.program.job)
         if not old.plan.carries("output", runtime.task) or not commits(old.job, runtime.task):
             return NOTHING

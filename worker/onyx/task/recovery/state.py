@@ -1,73 +1,162 @@
-"""Taking over the state of a task in the background, while its job waits."""
+"""Taking over the state of a task, before its peer is ready: its keeper and its operator are built
+of what was recovered.
+
+A task with state is a source as well: it owns one partition a shard of its state, and what it emits
+begins new trees from it. Rank 0 has the partitions numbered by the log.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
-from onyx.errors import Fenced
-from onyx.ids import NO_POSITION
-from onyx.state.opening import check_shared, state_location
-from onyx.state.recovery import CarryOver, Recovered, recover
+from msgspec.structs import replace
+
+from onyx.base.on_demand import OnDemand
+from onyx.flow.groups.keys import SHARDS
+from onyx.keystate.groups import Shards
+from onyx.model.requests import asked_for
+from onyx.model.workflow import loop_of
+from onyx.operators.context import OperatorContext
+from onyx.operators.table import operator_of
+from onyx.program.phases import Phase
+from onyx.program.program import Definition, Program
+from onyx.settings import StateSettings
+from onyx.state.local.spilled import holder
+from onyx.state.local.spilled_keys import filters
+from onyx.state.recovery import RecoveredState
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts import Runtime
-from onyx.telemetry.catalog import RECOVERY_READ, RECOVERY_SIZE
-from onyx.telemetry.interface import TaskMetrics
+from onyx.task.parts import Allocation, Runtime, first_partition
+from onyx.task.recovery.old_state import carry_over_state, may_carry_over
+from onyx.task.recovery.state_log import from_state_log, shards_of_rank
+from onyx.task.state.chunks import ChunkWriter
+from onyx.task.state.emissions import Emissions, run_of
+from onyx.task.state.held_acks import HeldAcks
+from onyx.task.state.keeper import StateKeeper
+from onyx.task.state.task_state import TaskState
+from onyx.task.user_code import run_beside
+from onyx.windows.running import Make
 
-logger = logging.getLogger("onyx.task")
+PART_INTERVAL_S = 1.0
+"""Longest time that rows for Spark wait for their part: a part is a file, and large ones are read
+faster."""
 
-Made = TypeVar("Made")
+PART_ROWS_MAX = 500_000
+
+_MAPPED: OnDemand[Callable[[StateSettings], Any]] = OnDemand("onyx.task.state.mapped:mapped")
+
+_MAKE_BY_SPARK: OnDemand[Callable[[Runtime, Wiring], Make]]
+_MAKE_BY_SPARK = OnDemand("onyx.task.recovery.by_spark:make_by_spark")
 
 
-def shards_of_rank(wiring: Wiring, shards: int) -> range:
-    """The shards of so many shards that this peer owns."""
-    return range(wiring.rank, shards, wiring.task_peers)
+def recover_state(runtime: Runtime, allocation: Allocation) -> bool:
+    """Take over the shards of this peer, whatever operator has them; False while the job waits for
+    it."""
+    its, delivery = runtime.program.operator, runtime.delivery
+    if its is None or allocation.keeper is not None:
+        return True
+    shards = SHARDS if its.is_split else 1
+    first = None
+    if delivery.durable:
+        proposes = allocation.wiring.rank == 0
+        first = first_partition(runtime.assignment, runtime.registration, shards, proposes)
+        if first is None:
+            return False
+    if not may_carry_over(runtime.assignment):
+        return False
+    allocation.keeper = from_state_log(
+        runtime,
+        allocation.wiring,
+        shards_of_rank(allocation.wiring, shards),
+        carry_over_state(runtime),
+        partial(_keeper, runtime, allocation.wiring, first),
+    )
+    return allocation.keeper is not None
 
 
-def recovered_state(
-    runtime: Runtime,
-    wiring: Wiring,
-    shards: range,
-    carry_over: CarryOver | None,
-    make: Callable[[Recovered], Made],
-) -> Made | None:
-    """What `make` makes of the state of these shards, with the log that is this peer's from now on;
-    None while it is being read and made, both in the background.
-    `carry_over` gives shards their beginning."""
-    services, metrics = runtime.services, runtime.metrics
+def _keeper(
+    runtime: Runtime, wiring: Wiring, first: int | None, recovered: RecoveredState
+) -> StateKeeper:
+    """In the background. Some operators begin there with code of the user's."""
+    make = partial(keeper_of, runtime, wiring, first, recovered)
+    its = runtime.program.operator
+    if its is None or not its.needs.user_code_at_start:
+        return make()
+    return run_beside(runtime.assignment, Phase.RECOVER.value, make)
 
-    def work() -> Made:
-        durable = runtime.delivery.durable
-        store = services.state_store(durable)
-        if durable:
-            location = state_location(services.settings)
-            check_shared(store, services.log, runtime.job_id, runtime.assignment.peer, location)
-        return make(
-            recover(
-                store,
-                runtime.job_id,
-                runtime.task,
-                wiring.version,
-                wiring.rank,
-                shards,
-                services.settings.state,
-                partial(report_recovery, metrics),
-                carry_over,
-                services.replica().ready_version(runtime.job_id) if durable else NO_POSITION,
-            )
-        )
 
-    try:
-        return runtime.assignment.background.poll("state", work)
-    except Fenced:
-        # A newer version has begun: its Rewire message is on the way to this peer.
-        logger.info("task %s: a newer allocation has taken over its state", runtime.task)
+def keeper_of(
+    runtime: Runtime, wiring: Wiring, first: int | None, recovered: RecoveredState
+) -> StateKeeper:
+    """The keeper with the whole state, which takes its time: not on a thread that tasks share."""
+    services, task, program = runtime.services, runtime.task, runtime.program
+    its = program.operator
+    assert its is not None, "asked of a task with state"
+    settings, shards = services.settings.state, its.shards()
+    context = _context(runtime, wiring, its, shards, sorted(recovered.shards))
+    operator = operator_of(its, context)
+    timeout_s = program.entry.pending_timeout / 1000
+    emissions = Emissions(task, first, services.clock, timeout_s, runtime.assignment.retry_delay)
+    for shard, each in recovered.shards.items():
+        runs = [run_of(run.segments, run.child) for run in each.emitted]
+        emissions.restore(shard, each.settled, runs)
+    exactly_once = program.job.guarantee == "exactly-once"
+    unique = filters(settings, context.holder)
+    keeper = StateKeeper(
+        TaskState(operator, recovered, exactly_once, unique),
+        shards,
+        emissions,
+        ChunkWriter(recovered.log, services.background, services.clock),
+        services.clock,
+        _spooling(settings) if its.needs.engine else settings,
+        _held_acks(program, its, emissions),
+    )
+    operator.begin(program, keeper)
+    return keeper
+
+
+def _context(
+    runtime: Runtime, wiring: Wiring, its: Definition, shards: Shards, own: Sequence[int]
+) -> OperatorContext:
+    settings = runtime.services.settings.state
+    rows_max = settings.memory_extents_max
+    return OperatorContext(
+        program=runtime.program,
+        shards=shards,
+        own=own,
+        holder=holder(settings),
+        page_max=settings.firings_page_max,
+        keep_rows=(lambda: _MAPPED.load()(settings)) if rows_max else None,
+        memory_rows_max=rows_max,
+        make_elsewhere=_MAKE_BY_SPARK.load()(runtime, wiring) if its.needs.engine else None,
+        number=wiring.rank,
+        operators=wiring.task_peers,
+        ended=partial(_ended, runtime),
+        durable=runtime.delivery.durable,
+    )
+
+
+def _ended(runtime: Runtime) -> Collection[str]:
+    # Where nothing is accounted for, a source has ended when it has read all. What it has sent may
+    # still be on its way.
+    if not runtime.delivery.durable:
+        return ()
+    return runtime.services.replica().run(runtime.job_id).exhausted_inputs
+
+
+def _held_acks(program: Program, its: Definition, emissions: Emissions) -> HeldAcks | None:
+    """Where requests may come from, and what the operator emits belongs to them."""
+    job, task = program.job, program.task
+    if not its.needs.answers or emissions.first_partition is None or task not in asked_for(job):
         return None
+    return HeldAcks(emissions, in_a_loop=bool(loop_of(job, task)))
 
 
-def report_recovery(metrics: TaskMetrics, done_bytes: int, size_bytes: int) -> None:
-    """Report how much of the state has been read, on another thread; the task waits for it."""
-    metrics.set(RECOVERY_READ, done_bytes)
-    metrics.set(RECOVERY_SIZE, size_bytes)
+def _spooling(settings: StateSettings) -> StateSettings:
+    """The pace of chunks for a task whose rows go into parts, one a chunk."""
+    return replace(
+        settings,
+        chunk_interval_s=max(settings.chunk_interval_s, PART_INTERVAL_S),
+        chunk_segments_max=max(settings.chunk_segments_max, PART_ROWS_MAX),
+    )

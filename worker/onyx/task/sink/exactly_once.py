@@ -28,7 +28,7 @@ from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.log import LogCollector
-from onyx.state.recovery import Recovered
+from onyx.state.recovery import RecoveredState
 from onyx.task.sink.sink import Sink
 
 
@@ -38,7 +38,7 @@ class OutputCommits:
 
     def __init__(
         self,
-        recovered: Recovered,
+        recovered: RecoveredState,
         sink: Sink,
         background: Callable[[Callable[[], None]], Future[None]],
     ) -> None:

@@ -14,7 +14,7 @@ from onyx.ledger.applied import Applied, Mask, without
 from onyx.ledger.lineage import any_retried, first_attempts
 from onyx.program.operator import Operator
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.recovery import Recovered
+from onyx.state.recovery import RecoveredState
 from onyx.task.state.chunks import NO_COLUMNS, Columns, Whole, stored
 from onyx.task.state.emissions import Emissions, PlacedRuns
 
@@ -23,7 +23,7 @@ class TaskState:
     """An operator; keys that were seen, what was applied, and the watermark."""
 
     def __init__(
-        self, operator: Operator, recovered: Recovered, exactly_once: bool, filters: Filters
+        self, operator: Operator, recovered: RecoveredState, exactly_once: bool, filters: Filters
     ) -> None:
         """`filters`: of the task's uniqueness key."""
         self.operator = operator
