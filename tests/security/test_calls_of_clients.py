@@ -10,8 +10,8 @@ import pytest
 from tests.integration.transport.test_transport_contract import Side, grpc_world
 
 from onyx.requests.request import Answer, Append, Form, Level, Payload, Status, answered
-from onyx.transport.gateway.messages import decode_answer, encode_append
-from onyx.transport.gateway.service import (
+from onyx.transport.appends.messages import decode_answer, encode_append
+from onyx.transport.appends.service import (
     CALL_BYTES_MAX,
     CLIENT_CALLS_MAX,
     MANY,

@@ -56,11 +56,11 @@ from onyx.rights import of_its_author
 from onyx.settings import ClientSettings, Settings, TransportSettings
 from onyx.spark_source.writers import WriteTarget
 from onyx.tls.files import GROUPS, CertificateFiles
+from onyx.transport.appends.messages import decode_answer, decode_append, encode_append
+from onyx.transport.appends.service import MANY, ONE, SERVICE
+from onyx.transport.appends.streams import AppendStreams
 from onyx.transport.frames.encoder import hello_frame
 from onyx.transport.frames.packets import Hello
-from onyx.transport.gateway.messages import decode_answer, decode_append, encode_append
-from onyx.transport.gateway.service import MANY, ONE, SERVICE
-from onyx.transport.gateway.streams import AppendStreams
 from onyx.transport.grpc_channel import METHOD, open_channel
 from onyx.transport.grpc_state_queries import ask
 from onyx.transport.grpc_transport import GrpcTransport

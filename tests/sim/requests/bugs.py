@@ -35,7 +35,7 @@ from onyx.plugins.protocol import Token
 from onyx.plugins.requests import request_queue
 from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.request import Request, Status
-from onyx.state.shard_state import ShardState
+from onyx.state.shard_states import ShardState
 from onyx.storage.fenced_log import Listed
 from onyx.task.phases import send
 from onyx.task.recovery import output

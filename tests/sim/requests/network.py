@@ -13,7 +13,7 @@ from tests.sim.windows.network import Link, Network
 
 from onyx.ids import GroupId
 from onyx.requests.request import Answer, Append, Status
-from onyx.transport.gateway.messages import (
+from onyx.transport.appends.messages import (
     decode_answer,
     decode_append,
     encode_answer,

@@ -90,7 +90,7 @@ def _complete_frontiers(source: Source) -> dict[int, int]:
 def _send_early(keeper: StateKeeper, idle: bool) -> bool:
     """B20."""
     began = _cut(keeper, idle)
-    appending = keeper.appends.current
+    appending = keeper.writer.current
     if began and appending is not None:
         keeper.emissions.release(appending.emitted)
         appending.emitted = {}

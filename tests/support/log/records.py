@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from onyx.keystate.records import Record, StagedOutput
-from onyx.state.shard_state import ShardState
+from onyx.state.shard_states import ShardState
 
 
 def notes(*values: Any) -> list[Record]:

@@ -20,7 +20,7 @@ from onyx.spark_query import run
 from onyx.spark_query.failure import found_in
 from onyx.spark_query.programs import Query, QueryConfig
 from onyx.spark_query.stream import Stream
-from onyx.state.opening import open_store
+from onyx.state.location import open_store
 
 BUCKETS = 3
 

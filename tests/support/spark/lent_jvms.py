@@ -167,7 +167,7 @@ class Lender:
         from py4j.java_gateway import GatewayParameters, JavaGateway
 
         from onyx.base.parent import end_with_parent
-        from onyx.spark.session.gateway import Jvm
+        from onyx.spark.session.jvm import Jvm
 
         os.environ.clear()
         os.environ.update(self._environment | {"SPARK_HOME": str(self._real)})

@@ -34,7 +34,7 @@ from onyx.spark.windows import answers
 from onyx.spark.windows.answers import AskedWindow
 from onyx.spark.windows.spool import Spool, spool_of
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.opening import check_shared, open_store
+from onyx.state.location import check_shared, open_store
 from onyx.state.recovery import recover
 from onyx.storage.opening import location_of
 from onyx.windows.compile import compile_windows

@@ -16,7 +16,7 @@ import pytest
 from tests.support.patience import WAIT_S
 
 from onyx.errors import FailsAgain, OnyxError, Unavailable, UserFunctionError
-from onyx.spark.session.gateway import Jvm, begin, launch, not_started
+from onyx.spark.session.jvm import Jvm, begin, launch, not_started
 
 MUTE = """#!/bin/sh
 echo $$ > {note}.new

@@ -17,7 +17,7 @@ from onyx.errors import NameNotRegistered, Unavailable
 from onyx.spark.child.run_stage import named
 from onyx.spark.session.blame import MESSAGE_CHARACTERS_MAX, failure_message
 from onyx.spark.session.connect import require_one
-from onyx.spark.session.gateway import how_ended
+from onyx.spark.session.jvm import how_ended
 from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.masters import places_of
 from onyx.spark.session.opening import begin_session, configuration, open_session

@@ -24,7 +24,7 @@ from onyx.errors import Unavailable
 from onyx.replica.jobs import restless
 from onyx.spark.driver.committed import committed
 from onyx.spark_query.folding import share_state
-from onyx.state.opening import open_store
+from onyx.state.location import open_store
 
 Spec = dict[str, Any]
 MODULES = (inputs, functions, keyed_functions)

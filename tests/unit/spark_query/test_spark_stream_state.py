@@ -32,7 +32,7 @@ from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings, StateSettings
 from onyx.spark.driver.committed import Committed, commit
 from onyx.spark.driver.request import QueryBatch
-from onyx.state.opening import check_shared, open_store
+from onyx.state.location import check_shared, open_store
 
 INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
 KEYED = "tests.support.spark.keyed_functions"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.servers.object_stores import ObjectStore
 
-from onyx.state.opening import open_store
+from onyx.state.location import open_store
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
 

@@ -10,7 +10,7 @@ from onyx.errors import Fenced, StateError, Unavailable
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import CarriedState, RecoveredState, read_state, recover
-from onyx.state.shard_state import ShardState
+from onyx.state.shard_states import ShardState
 from onyx.storage.memory import MemoryBlobStore
 
 SETTINGS = StateSettings()

@@ -13,7 +13,7 @@ from tests.support.servers.s3_server import S3Server
 from onyx.errors import Fenced
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.opening import open_store
+from onyx.state.location import open_store
 from onyx.state.recovery import RecoveredState, recover
 from onyx.storage.interface import BlobStore
 from onyx.storage.s3 import Trailing

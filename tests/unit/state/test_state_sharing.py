@@ -11,7 +11,7 @@ from onyx.errors import StateError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import LogReader
 from onyx.settings import Settings, StateSettings
-from onyx.state.opening import check_shared, open_store, state_location
+from onyx.state.location import check_shared, open_store, state_location
 from onyx.storage.interface import BlobStore
 
 JOB = JobId("job")

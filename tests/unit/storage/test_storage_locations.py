@@ -15,7 +15,7 @@ from tests.support.servers.object_stores import ObjectStore
 from tests.support.servers.s3_server import S3Server
 
 from onyx.errors import Unavailable, UserError
-from onyx.state.opening import open_store
+from onyx.state.location import open_store
 from onyx.storage import folder as folder_store
 from onyx.storage.folder import Folder
 from onyx.storage.interface import BlobStore, ListedFile, Location

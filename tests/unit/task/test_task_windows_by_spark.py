@@ -17,7 +17,7 @@ from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.plugins.attempts import AWAY_S
 from onyx.settings import Settings, StateSettings, TaskSettings
 from onyx.spark.child.request import StageRequest
-from onyx.state.opening import open_store
+from onyx.state.location import open_store
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)

@@ -18,7 +18,7 @@ from onyx.requests.request import (
     Payload,
     WriterOfBatch,
 )
-from onyx.transport.gateway.messages import decode_append, encode_append
+from onyx.transport.appends.messages import decode_append, encode_append
 from onyx.wire.v1 import requests_pb2 as pb
 
 NOTHING = Payload(Form.MSGPACK, b"")

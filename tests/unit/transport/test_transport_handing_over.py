@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onyx.requests.request import Append, Form, Payload, Status
 from onyx.settings import TransportSettings
-from onyx.transport.gateway.streams import AppendStreams
+from onyx.transport.appends.streams import AppendStreams
 
 
 def test_what_does_not_fit_into_a_message_breaks_nothing_else() -> None:

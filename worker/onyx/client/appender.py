@@ -48,7 +48,7 @@ from onyx.requests.request import (
 from onyx.requests.tokens import ClientToken
 from onyx.settings import ClientSettings, TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
-from onyx.transport.gateway.streams import AppendStreams
+from onyx.transport.appends.streams import AppendStreams
 
 Segments: TypeAlias = "Segment | Sequence[Segment] | pa.RecordBatch"
 NO_TLS = TlsSettings()

@@ -32,11 +32,11 @@ from onyx.settings import Settings
 from onyx.spark.driver.committed import committed
 from onyx.spark.windows.spool import spool_of
 from onyx.state.buckets import ChunkShards, read_bucket, shards_of
+from onyx.state.location import is_shared, open_store, state_location
 from onyx.state.names import TaskFolder
-from onyx.state.opening import is_shared, open_store, state_location
 from onyx.state.reading import THREADS
 from onyx.state.recovery import read_state
-from onyx.state.shard_state import ShardState
+from onyx.state.shard_states import ShardState
 from onyx.storage.fenced_log import Missing
 from onyx.storage.interface import BlobStore, Location
 from onyx.user_code.resolve import Resolver

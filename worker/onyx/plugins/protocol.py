@@ -254,7 +254,8 @@ class Reader(Protocol):
 
     def cursor(self, position: int) -> Cursor:
         """The nearest known position at or before `position`. Later calls never ask for a smaller
-        position, so the reader may forget older ones."""
+        position, so the reader may forget older ones. It is asked with each frontier that is saved:
+        a source that has to be told what is processed hears that here."""
         ...
 
     def close(self) -> None:

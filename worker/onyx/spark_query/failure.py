@@ -17,7 +17,7 @@ from onyx.ids import JobId, PeerId, TaskName
 from onyx.program.failure import Failure, report
 from onyx.spark.driver.request import QueryFailure
 from onyx.spark.session.blame import blame, shortened
-from onyx.spark.session.gateway import how_ended
+from onyx.spark.session.jvm import how_ended
 
 _MARK = "onyx-failure"
 _DISORDERED = "onyx-disordered"

@@ -23,7 +23,7 @@ from onyx.state.chunks import (
     encode_chunk,
 )
 from onyx.state.names import LogKey, TaskFolder, bucket_chunk
-from onyx.state.shard_state import ShardState
+from onyx.state.shard_states import ShardState
 from onyx.storage.fenced_log import Missing
 from onyx.storage.interface import BlobStore
 

@@ -33,9 +33,9 @@ from onyx.state.chunks import (
     encode_chunk,
     sections_of,
 )
-from onyx.state.gathering import Size
 from onyx.state.names import LogKey
 from onyx.state.reading import THREADS, ReadAhead, StateLogs
+from onyx.state.shard_states import RecoveryCost
 from onyx.storage.fenced_log import Listed, LogWriter, Missing
 
 PART_BYTES = 16_777_216
@@ -63,7 +63,7 @@ class StateLog:
         key: LogKey,
         shards: Iterable[int],
         last: int,
-        size: Size,
+        size: RecoveryCost,
         settings: StateSettings,
     ) -> None:
         """`last`: number of its last chunk. `size`: of what a reader of this log has to read."""
@@ -117,7 +117,7 @@ class StateLog:
         assert self._whole is None or self._whole < start, "snapshots follow each other"
         # As much is behind the last whole snapshot until this one is complete: one that fails is
         # still wanted.
-        self._size = Size(0, before.since)
+        self._size = RecoveryCost(0, before.since)
         content = chunk
         for part, last in _parts(chunk):
             self._append_part(content, part, start, last)

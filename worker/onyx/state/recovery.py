@@ -47,12 +47,11 @@ from onyx.state.chunks import (
     encode_chunk,
     merged,
 )
-from onyx.state.gathering import GatheredState
 from onyx.state.local.scratch import keep_of
 from onyx.state.log import StateLog
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.reading import THREADS, ReadAhead, StateLogs
-from onyx.state.shard_state import ShardState
+from onyx.state.shard_states import GatheredState, ShardState
 from onyx.storage.fenced_log import Listed, Missing
 from onyx.storage.interface import BlobStore
 

@@ -25,7 +25,7 @@ from onyx.model.plugins import keeps_parts, makes_one_result, runs_spark
 from onyx.model.report import at
 from onyx.model.workflow import is_unbounded
 from onyx.spark.stage.options import same_result
-from onyx.state.opening import DEFAULT_FOLDER
+from onyx.state.location import DEFAULT_FOLDER
 from onyx.storage.opening import absolute, is_remote
 
 _BESIDE = "or a master local[*], which runs beside the worker"

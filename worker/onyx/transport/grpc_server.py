@@ -23,9 +23,9 @@ from onyx.requests.tokens import Tokens
 from onyx.settings import TransportSettings
 from onyx.telemetry.labels import Refusal
 from onyx.tls.files import CertificateFiles
+from onyx.transport.appends.service import CLIENT_CALLS_MAX, AnswerAppend, RequestService
 from onyx.transport.frames.packets import FrameError
 from onyx.transport.gate import CALLERS_MAX, CANCELLED, FindLink, Gate
-from onyx.transport.gateway.service import CLIENT_CALLS_MAX, AnswerAppend, RequestService
 from onyx.transport.grpc_channel import CALLS_MAX, METHOD, STREAMS_MAX, add_port, server_options
 from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.hello import CallRefused, Stream

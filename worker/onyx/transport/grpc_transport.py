@@ -18,10 +18,10 @@ from onyx.requests.request import Answer, Append
 from onyx.requests.tokens import Tokens
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
+from onyx.transport.appends.streams import AppendStreams
 from onyx.transport.counters import Counters
 from onyx.transport.frames.encoder import lookup_packet
 from onyx.transport.frames.packets import Acks, Completions, Held
-from onyx.transport.gateway.streams import AppendStreams
 from onyx.transport.grpc_server import GrpcServer
 from onyx.transport.hello import Surroundings
 from onyx.transport.inbox import BoundedInbox

@@ -92,20 +92,38 @@ NOT_A_MEMBER = Answer(Status.UNAVAILABLE, "this worker is not in the cluster now
 """The answer of a worker that has just started too: it has not read yet which jobs there are."""
 
 
-class _Whole(msgspec.Struct, frozen=True):
-    """A whole request, and what all of its parts have in common."""
+class CurrentRouter:
+    """The router of a process, over all incarnations of its group, for the gateway
+    (`gateway.app.Requests`). `open` and `close` are called on any thread, the rest on that of the
+    loop."""
 
-    input: RequestInput
-    id: str
-    digest: bytes
-    append: Append
-    split: bool = False
-    """Whether it falls into parts."""
+    def __init__(self) -> None:
+        self.loop = EventLoop("onyx-requests")
+        self._router: RequestRouter | None = None
 
-    def request(self, segments: Segments) -> Request:
-        """These segments of it, for one partition."""
-        append = self.append
-        return Request(self.id, self.digest, segments, append.level, len(append.payload.data))
+    def open(self, router: RequestRouter) -> None:
+        """An incarnation takes requests by this router."""
+        self._router = router
+
+    def close(self, router: RequestRouter) -> None:
+        """It takes none any more."""
+        if self._router is router:
+            self._router = None
+
+    async def find(
+        self, job: str, task: str, is_new: bool, caller: Caller
+    ) -> RequestTarget | Answer:
+        """An input, or the answer that there is none for the caller."""
+        router = self._router
+        if router is None:
+            return NOT_A_MEMBER
+        found = await router.find(job, task, is_new, caller)
+        return found if isinstance(found, Answer) else RequestTarget(found.job, found.task)
+
+    async def append(self, append: Append) -> Answer:
+        """The answer to a request."""
+        router = self._router
+        return NOT_A_MEMBER if router is None else await router.answer(append)
 
 
 class RequestRouter:
@@ -452,6 +470,25 @@ class RequestRouter:
         return await asyncio.wrap_future(mailbox.offer(whole.request(segments)))
 
 
+# --- one request --------------------------------------------------------------------------------
+
+
+class _Whole(msgspec.Struct, frozen=True):
+    """A whole request, and what all of its parts have in common."""
+
+    input: RequestInput
+    id: str
+    digest: bytes
+    append: Append
+    split: bool = False
+    """Whether it falls into parts."""
+
+    def request(self, segments: Segments) -> Request:
+        """These segments of it, for one partition."""
+        append = self.append
+        return Request(self.id, self.digest, segments, append.level, len(append.payload.data))
+
+
 class _LastAnswer:
     """What the last attempt was answered, and who may know more: why a request has timed out."""
 
@@ -473,37 +510,3 @@ def _payload(whole: _Whole, segments: Segments) -> Payload:
     if not len(segments):
         return Payload(Form.MSGPACK, b"")
     return payload_of(segments) if whole.split else whole.append.payload
-
-
-class CurrentRouter:
-    """The router of a process, over all incarnations of its group, for the gateway
-    (`gateway.app.Requests`). `open` and `close` are called on any thread, the rest on that of the
-    loop."""
-
-    def __init__(self) -> None:
-        self.loop = EventLoop("onyx-requests")
-        self._router: RequestRouter | None = None
-
-    def open(self, router: RequestRouter) -> None:
-        """An incarnation takes requests by this router."""
-        self._router = router
-
-    def close(self, router: RequestRouter) -> None:
-        """It takes none any more."""
-        if self._router is router:
-            self._router = None
-
-    async def find(
-        self, job: str, task: str, is_new: bool, caller: Caller
-    ) -> RequestTarget | Answer:
-        """An input, or the answer that there is none for the caller."""
-        router = self._router
-        if router is None:
-            return NOT_A_MEMBER
-        found = await router.find(job, task, is_new, caller)
-        return found if isinstance(found, Answer) else RequestTarget(found.job, found.task)
-
-    async def append(self, append: Append) -> Answer:
-        """The answer to a request."""
-        router = self._router
-        return NOT_A_MEMBER if router is None else await router.answer(append)

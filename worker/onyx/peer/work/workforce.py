@@ -41,7 +41,7 @@ from onyx.settings import Settings
 from onyx.spark.child.request import StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.driver.process import QueryProcess
-from onyx.state.opening import open_store, state_location
+from onyx.state.location import open_store, state_location
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
 from onyx.tables.shared import SharedTables

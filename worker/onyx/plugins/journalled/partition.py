@@ -13,9 +13,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Protocol
 
-from onyx.base.seams import Clock
 from onyx.errors import Fenced, OnyxError, Unavailable, contained
 from onyx.flow.batch import Segments
 from onyx.journal.journal import Journal
@@ -263,87 +262,3 @@ class JournalledPartition:
             self._error = error
         self.feed.close(error)
         self._wake()
-
-
-class KnownId(Protocol):
-    """What is known of an id."""
-
-    @property
-    def digest(self) -> bytes:
-        """Hash of the content; empty where nobody compares it."""
-        ...
-
-    @property
-    def first(self) -> int:
-        """Position of the first segment."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """Segments."""
-        ...
-
-    @property
-    def wall_ms(self) -> int:
-        """When it came."""
-        ...
-
-    @property
-    def outcomes(self) -> Any:
-        """Where segments of it have failed for good, what became of it; else None."""
-        ...
-
-    @property
-    def left(self) -> int:
-        """Above 0 while the id may not be forgotten."""
-        ...
-
-
-K = TypeVar("K", bound=KnownId)
-
-
-class IdMemory(Generic[K]):
-    """Ids in the order of their positions, which are forgotten from the oldest on. Not thread-safe.
-
-    Invariant: an id whose entry has something `left` is not forgotten, nor any that came after it.
-    """
-
-    def __init__(self, clock: Clock, ids_max: int, keep_ms: int, since_ms: int = 0) -> None:
-        """
-        Args:
-            since_ms: no id counts as older than this time.
-        """
-        self._clock = clock
-        self._max = ids_max
-        self._keep_ms = keep_ms
-        self._since_ms = since_ms
-        self._known: dict[str, K] = {}
-
-    def get(self, id: str) -> K | None:
-        """What is known of an id."""
-        return self._known.get(id)
-
-    def __contains__(self, id: str) -> bool:
-        return id in self._known
-
-    def add(self, id: str, entry: K) -> None:
-        """An id behind all others."""
-        self._known[id] = entry
-
-    def forget(self) -> None:
-        """Drop ids that are too many or too old."""
-        oldest_ms = self._clock.wall_ms() - self._keep_ms
-        while self._known:
-            id, entry = next(iter(self._known.items()))
-            old = max(entry.wall_ms, self._since_ms) < oldest_ms or len(self._known) > self._max
-            if entry.left > 0 or not old:
-                return
-            del self._known[id]
-
-    def remembered(self) -> list[RememberedRequest]:
-        """Everything that the journal is to know further on."""
-        self.forget()
-        return [
-            RememberedRequest(id, each.digest, each.first, each.count, each.wall_ms, each.outcomes)
-            for id, each in self._known.items()
-        ]

@@ -140,15 +140,17 @@ class OwnerReader(JournalReader):
         return self._partition.exhausted and self._position >= self._partition.end
 
     def cursor(self, position: int) -> Cursor:
-        """The beginning of the chunk that has the position, which is the frontier. It is asked for
-        with each frontier that is saved, so here the feed hears what is processed, by owners of
-        before too. Under at-most-once positions may be given away that nothing has: then what was
-        read last."""
+        """The beginning of the chunk that has the position: the frontier (`Reader.cursor`). Under
+        at-most-once positions may be given away that nothing has: then what was read last."""
+        self._passed(position)
+        return super().cursor(min(position, self._position))
+
+    def _passed(self, frontier: int) -> None:
+        """The feed hears what is processed, by owners of before too."""
         feed, metrics = self._partition.feed, self._metrics
-        feed.passed(position)
+        feed.passed(frontier)
         feed.report(metrics)
         metrics.set(JOURNAL_BYTES, self._bytes())
-        return super().cursor(min(position, self._position))
 
     def acked(self, positions: U64) -> None:
         """The trees of these positions, which rise, are complete (`protocol.AckedReader`)."""

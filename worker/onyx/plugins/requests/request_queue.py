@@ -40,7 +40,7 @@ from onyx.ledger.outcomes import (
     outcomes_of_value,
 )
 from onyx.ledger.returns import OUTCOMES, RETRIED, Parts, put_together
-from onyx.plugins.journalled.partition import IdMemory
+from onyx.plugins.journalled.id_memory import IdMemory
 from onyx.plugins.segment_runs import gathered
 from onyx.requests.mailboxes import MOVES
 from onyx.requests.request import Answer, Level, Request, Status, answered

@@ -20,7 +20,7 @@ from onyx.errors import OnyxError, Unavailable, contained
 from onyx.flow.batch import U64
 from onyx.journal.journal import Journal
 from onyx.journal.logs import Content, RememberedRequest
-from onyx.plugins.journalled.partition import IdMemory
+from onyx.plugins.journalled.id_memory import IdMemory
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader, Unanswered
 from onyx.plugins.sources.messages import Owed, SourceMessages, messages_of

@@ -15,8 +15,8 @@ from onyx.errors import OnyxError
 from onyx.ids import JobId, PeerId
 from onyx.log.interface import LogReader
 from onyx.spark.driver.request import Held
+from onyx.state.location import check_shared
 from onyx.state.names import bucket_chunk, bucket_prefix
-from onyx.state.opening import check_shared
 from onyx.storage.interface import BlobStore
 from onyx.storage.opening import absolute
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from onyx.errors import Unavailable
 from onyx.plugins.protocol import SealProgress
-from onyx.spark.session.gateway import how_ended
+from onyx.spark.session.jvm import how_ended
 from onyx.spark.session.masters import is_connect
 from onyx.spark.session.opening import open_session
 from onyx.spark.session.progress import GROUP, ConnectProgress, progress_of

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from onyx.errors import SettingsError, Unavailable
 from onyx.spark.session.blame import blame
 from onyx.spark.session.connect import open_connect, require_one
-from onyx.spark.session.gateway import begin, how_ended, launch
+from onyx.spark.session.jvm import begin, how_ended, launch
 from onyx.spark.session.masters import is_connect, is_local, places_of
 
 DRIVER_MEMORY = "1g"

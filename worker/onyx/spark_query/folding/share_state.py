@@ -35,9 +35,9 @@ from onyx.spark_query.folding.inbox import LeftRows
 from onyx.spark_query.programs import Query, QueryConfig
 from onyx.state.buckets import encode_bucket, read_buckets, write_bucket
 from onyx.state.chunks import ShardChange, StateChunkKind
+from onyx.state.location import open_store
 from onyx.state.names import TaskFolder
-from onyx.state.opening import open_store
-from onyx.state.shard_state import ShardState
+from onyx.state.shard_states import ShardState
 
 CHUNKS_MAX = 8
 """The chunks of one bucket, before its state is written anew: a process that does not have it reads

@@ -18,7 +18,7 @@ from onyx.spark.driver.request import QueryRequest
 from onyx.spark.driver.states import States
 from onyx.spark.middle.request import location_of_task
 from onyx.spark.session.masters import spark_of_job
-from onyx.state.opening import state_location
+from onyx.state.location import state_location
 from onyx.task.driver.carry_over import carry_over_query
 from onyx.task.parts import Assignment
 from onyx.task.plugin_context import context_of_driver, outputs_of

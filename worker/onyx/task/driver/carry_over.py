@@ -30,11 +30,11 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.spark.driver.committed import Committed, close
 from onyx.spark.driver.request import BucketState, Held, Position
 from onyx.state.buckets import bucket_of, first_chunk, read_buckets
-from onyx.state.gathering import GatheredState
+from onyx.state.location import check_shared, state_location
 from onyx.state.names import TaskFolder
-from onyx.state.opening import check_shared, state_location
 from onyx.state.reading import THREADS
 from onyx.state.recovery import read_state
+from onyx.state.shard_states import GatheredState
 from onyx.storage.interface import BlobStore
 from onyx.task.channels.wiring import commits
 from onyx.task.parts import Assignment

@@ -10,7 +10,7 @@ from onyx.rights import rights_of
 from onyx.spark.session.masters import spark_of_job, wrong_spark_master
 from onyx.spark.windows.spool import spool_of
 from onyx.spark.windows.window import SparkRuns, SparkWindow
-from onyx.state.opening import open_store, state_location
+from onyx.state.location import open_store, state_location
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Runtime
 from onyx.task.seal_progress import LatestProgress, report_seal

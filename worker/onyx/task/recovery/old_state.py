@@ -29,11 +29,10 @@ from onyx.model.job import Job
 from onyx.spark.driver.committed import Committed, has_ended
 from onyx.state.buckets import read_buckets
 from onyx.state.chunks import ShardChange, Watermark
-from onyx.state.gathering import GatheredState
+from onyx.state.location import check_shared, state_location
 from onyx.state.names import TaskFolder
-from onyx.state.opening import check_shared, state_location
 from onyx.state.recovery import CarriedState, CarryOver, read_state
-from onyx.state.shard_state import ShardState
+from onyx.state.shard_states import GatheredState, ShardState
 from onyx.storage.interface import BlobStore
 from onyx.task.parts import Assignment, Runtime
 from onyx.task.plugin_context import outputs_of

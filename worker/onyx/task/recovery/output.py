@@ -21,7 +21,7 @@ from onyx.keystate.records import StagedOutput
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext, Token, TransactionalOutput
 from onyx.state.recovery import CarriedState, CarryOver, RecoveredState
-from onyx.state.shard_state import ShardState
+from onyx.state.shard_states import ShardState
 from onyx.task.channels.wiring import Wiring, commits
 from onyx.task.parts import Allocation, Assignment, Runtime
 from onyx.task.plugin_context import plugin_context

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from onyx.errors import Fenced
 from onyx.ids import NO_POSITION
-from onyx.state.opening import check_shared, state_location
+from onyx.state.location import check_shared, state_location
 from onyx.state.recovery import CarryOver, RecoveredState, recover
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Runtime

@@ -52,7 +52,7 @@ class StateKeeper:
         state: TaskState,
         shards: Shards,
         emissions: Emissions,
-        appends: ChunkWriter,
+        writer: ChunkWriter,
         clock: Clock,
         settings: StateSettings,
         held_acks: HeldAcks | None = None,
@@ -60,7 +60,7 @@ class StateKeeper:
         """`held_acks`: where requests may wait for what the task makes."""
         self.state = state
         self.operator, self.closed, self.shards = state.operator, state.closed, state.shards
-        self.appends = appends
+        self.writer = writer
         self.clock = clock
         self.settings = settings
         self.shard_of = shards
@@ -92,7 +92,7 @@ class StateKeeper:
     @property
     def obstacle(self) -> str:
         """Why the last chunk could not be written yet; empty if it could."""
-        return self.appends.obstacle
+        return self.writer.obstacle
 
     def leave(self) -> None:
         """The task ends, or its job is allocated anew: answers that wait are not given."""
@@ -146,7 +146,7 @@ class StateKeeper:
 
     def waiting_roots(self) -> list[Numbers]:
         """The roots of what is withheld; from any thread."""
-        values, appending = tuple(self._values), self.appends.current
+        values, appending = tuple(self._values), self.writer.current
         held = [] if self.held_acks is None else self.held_acks.waiting_roots()
         return [roots for roots, _ in (*values, *(appending.values if appending else ()))] + held
 
@@ -224,7 +224,7 @@ class StateKeeper:
 
     def take_durable(self) -> list[Columns]:
         """What may be acked now. Raises what appending a chunk has raised."""
-        durable = self.appends.take_durable()
+        durable = self.writer.take_durable()
         if durable is None:
             return [] if self.held_acks is None else self.held_acks.take()
         # Only now: whoever takes over knows what is durable, and would not send again, or send as
@@ -240,10 +240,10 @@ class StateKeeper:
         """Begin to write a chunk if one is due and none is on its way; True when one was begun. A
         page of what fires at one moment is due at once, and so is `at_once` whatever there is."""
         at_once |= self.firing is not None
-        if self.appends.current is not None or not self._pace.due(idle, at_once):
+        if self.writer.current is not None or not self._pace.due(idle, at_once):
             return False
         emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
-        if self.appends.wants_snapshot:
+        if self.writer.wants_snapshot:
             chunk = self.state.snapshot(emitted, self.emissions)
         else:
             chunk = self.state.changes(emitted, settled)
@@ -253,7 +253,7 @@ class StateKeeper:
         values, self._values = self._values, []
         self.answers.begun()
         again, self._again = self._again, False
-        self.appends.begin(
+        self.writer.begin(
             chunk,
             self.operator.take_files(),
             PendingChunk(values, emitted, settled, again, self.operator.unfinished),
@@ -292,12 +292,12 @@ class StateKeeper:
         if not self._pace.rests():
             self.cut(idle=True, at_once=True)
             return False
-        return self.appends.current is None
+        return self.writer.current is None
 
     @property
     def durable(self) -> bool:
         """Whether nothing waits to be written."""
-        return self.appends.current is None and self._pace.nothing_waits
+        return self.writer.current is None and self._pace.nothing_waits
 
 
 # --- what waits ---------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from onyx.requests.request import Answer, Append, Status, answered
 from onyx.requests.tokens import metadata_of
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
-from onyx.transport.gateway.messages import MANY, SERVICE, decode_answer, encode_append
+from onyx.transport.appends.messages import MANY, SERVICE, decode_answer, encode_append
 from onyx.transport.grpc_channel import channel_options, open_channel
 
 UNSENT_MAX = 1_024

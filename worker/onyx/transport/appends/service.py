@@ -29,8 +29,8 @@ from msgspec.structs import replace
 from onyx.errors import SegmentError
 from onyx.requests.request import Answer, Append, Caller, Status, answered
 from onyx.telemetry.labels import Refusal
+from onyx.transport.appends.messages import MANY, ONE, SERVICE, decode_append, encode_answer
 from onyx.transport.gate import Gate
-from onyx.transport.gateway.messages import MANY, ONE, SERVICE, decode_append, encode_answer
 from onyx.transport.hello import CallRefused
 
 logger = logging.getLogger("onyx.transport")
