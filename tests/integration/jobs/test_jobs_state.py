@@ -16,11 +16,13 @@ import pytest
 import trustme
 from msgspec.structs import replace
 from tests.support.jobs.yaml_jobs import job_of
+from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.processes import onyx
 
 from onyx import api
+from onyx.client.measures import measures
 from onyx.client.served_states import ServedStates
 from onyx.client.window_view import WindowView
 from onyx.gateway.states import AskedState, StateForm
@@ -126,6 +128,10 @@ def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
     assert [(each.group, each.lower) for each in view.extents] == sorted(
         (each.group, each.lower) for each in view.extents
     )
+
+    measured = measures(cluster.settings, job, timeout_s=WAIT_S)
+    assert measured.silent == {}
+    assert {each.task for each in measured.tasks if each.in_per_s} >= {"read", "count", "keep"}
 
     told = states(api.window_state(cluster.settings, job, "counts", durable=True))
     workers[0].kill()

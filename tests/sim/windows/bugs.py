@@ -145,7 +145,7 @@ def _count_as_written(batch: Batch, leaves: Leaves, retries: Sequence[int]) -> t
 
 def only_what_failed(window: OrderedWindow, first: int, state: np.uint8) -> list[Range]:
     """B26."""
-    window._any_retried = True
+    window.any_retried = True
     window._state[first & window._mask] = state
     return [Range(first, first + 1)]
 

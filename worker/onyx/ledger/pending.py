@@ -157,7 +157,7 @@ class PendingWindow:
         than the next position in the slot, so it need not be forgotten."""
         self._retries = np.zeros(self._slots, dtype=np.uint16)
         self._retry_delay = retry_delay
-        self._any_retried = False
+        self.any_retried = False
         """Whether anything ever was. Until then the columns of attempts and retries are zeros, and
         nobody writes or reads them."""
         self._resting: list[tuple[float, int, int]] = []
@@ -211,7 +211,7 @@ class PendingWindow:
         for _, part in self._parts(first, self._next):
             self._state[part] = IN_FLIGHT
             self._sent[part] = sent
-            if self._any_retried:
+            if self.any_retried:
                 self._attempt[part] = 0
                 self._retries[part] = 0
         self._incomplete += n
@@ -271,7 +271,7 @@ class PendingWindow:
         """A flow condition asks for these to be read again, `retries_max` times each at most; older
         attempts, and what is to be read again already, are ignored."""
         slots = self._slots_of(increasing(array_of(roots)))
-        self._any_retried = True
+        self.any_retried = True
         wanted = slots[self._state[slots] == IN_FLIGHT]
         before = self._retries[wanted]
         self._retries[wanted] = np.minimum(before, _TRIES_MAX - 1) + np.uint16(1)
@@ -341,7 +341,7 @@ class PendingWindow:
         positions = np.arange(first, end)
         positions = positions[self._state[positions & self._mask] == DUE]
         slots = positions & self._mask
-        self._any_retried = True
+        self.any_retried = True
         self._state[slots] = IN_FLIGHT
         self._sent[slots] = self._rotation_at(now_s)
         self._held[slots] = 0  # what was said of the attempt before says nothing of this one
@@ -482,7 +482,7 @@ class OrderedWindow(PendingWindow):
 
     def complete(self, roots: Numbers) -> int:
         """Trees of the current attempts that are complete."""
-        if not self._any_retried:
+        if not self.any_retried:
             return super().complete(roots)
         slots = self._slots_of(increasing(array_of(roots)))
         done = slots[self._state[slots] == IN_FLIGHT]
@@ -530,7 +530,7 @@ class OrderedWindow(PendingWindow):
         assert self._frontier <= first < self._next, (
             "what is below the frontier is never read again"
         )
-        self._any_retried = True
+        self.any_retried = True
         for _, part in self._parts(first, self._next):
             self._incomplete += int(np.count_nonzero(self._state[part] == DONE))
             self._state[part] = state

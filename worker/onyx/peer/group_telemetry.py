@@ -27,7 +27,7 @@ from onyx.telemetry.catalog import (
     STREAM_FRAMES,
     STREAM_RECONNECTS,
 )
-from onyx.telemetry.interface import GroupMetrics, TaskMetrics
+from onyx.telemetry.interface import GroupMetrics, TalliedTask, TaskMetrics
 from onyx.telemetry.labels import Direction, PeerState
 from onyx.telemetry.recorder import Recorder
 from onyx.transport.counters import Counters
@@ -55,6 +55,8 @@ class GroupTelemetry:
         """Where a peer that begins to work on a task reports what it does; from any thread."""
         self.job_started(job_id, job.name, job.guarantee)
         metrics, recorder = self._metrics.task(job.name, task), self._recorder
+        if metrics.tally is None:
+            metrics = TalliedTask()
         return metrics if recorder is None else recorder.counts.metrics(job_id, task, metrics)
 
     def job_started(self, job: JobId, name: str, guarantee: str) -> None:

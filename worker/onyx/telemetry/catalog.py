@@ -25,6 +25,9 @@ when it leaves. `least`: the least of the peers that have one; without any there
 TASK = ("job", "task")
 
 _BATCH_SECONDS = (1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
+_COMPLETE_SECONDS = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0,
+)  # fmt: skip
 _BATCH_SEGMENTS = (1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 20_000.0)
 _APPLY_SECONDS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0)
 _SERVED_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
@@ -80,6 +83,14 @@ BACKPRESSURED_SECONDS = Metric(
     "counter",
     TASK,
     "Time during which the task could not advance because a destination had no room.",
+)
+COMPLETE_SECONDS = Metric(
+    "onyx_segment_complete_seconds",
+    "histogram",
+    TASK,
+    "Time from reading a segment of an input until its whole tree is processed: `task` is the "
+    "input. What is not accounted for (at-most-once) has none.",
+    _COMPLETE_SECONDS,
 )
 RETRIES = Metric(
     "onyx_task_retries_total", "counter", TASK,

@@ -1,24 +1,28 @@
-"""The seam between what is measured and Prometheus; by itself it drops everything.
+"""The seam between what is measured and Prometheus; by itself it drops all but what batches count.
 
 The classes here import no library and do nothing: they are both the interface and what a worker
 without a metrics endpoint uses. `metrics.py` implements them for Prometheus.
 
 Every metric is a row of the catalog, and is given as that row. So a new metric needs no method
-here. Only `batch` has its own, because it is called for every batch (`task_series`). A hook is
-called once a batch or entry, never once a segment.
+here. Only `batch` and `completed` have their own, because they are called for every batch
+(`tallies`). A hook is called once a batch or entry, never once a segment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from onyx.telemetry.catalog import Metric
+from onyx.telemetry.catalog import BACKPRESSURED_SECONDS, Metric
+from onyx.telemetry.tallies import BatchTally
 
 
 class TaskMetrics:
     """Metrics with the labels (job, task), of one virtual peer. Used by one thread at a time."""
 
     __slots__ = ()
+
+    tally: BatchTally | None = None
+    """What it counts of batches, if it does."""
 
     def batch(
         self,
@@ -30,6 +34,9 @@ class TaskMetrics:
     ) -> None:
         """A batch is done: segments taken and emitted, and the seconds spent on each stage. A
         stage that did not happen has 0."""
+
+    def completed(self, seconds: float, segments: int) -> None:
+        """The trees of so many segments of an input are processed, so long after they were read."""
 
     def add(self, metric: Metric, amount: float = 1) -> None:
         """Add to a counter."""
@@ -45,6 +52,35 @@ class TaskMetrics:
 
     def close(self) -> None:
         """The peer leaves the task. Idempotent."""
+
+
+class TalliedTask(TaskMetrics):
+    """Metrics of a virtual peer where nobody exports them: what is measured is counted."""
+
+    __slots__ = ("tally",)
+
+    def __init__(self) -> None:
+        self.tally: BatchTally = BatchTally()
+
+    def batch(
+        self,
+        read: int,
+        written: int,
+        read_s: float = 0.0,
+        apply_s: float = 0.0,
+        write_s: float = 0.0,
+    ) -> None:
+        """A batch is done: segments taken and emitted, and the seconds spent on each stage."""
+        self.tally.batch(read, written, read_s, apply_s, write_s)
+
+    def completed(self, seconds: float, segments: int) -> None:
+        """The trees of so many segments of an input are processed, so long after they were read."""
+        self.tally.complete.observe(seconds, segments)
+
+    def add(self, metric: Metric, amount: float = 1) -> None:
+        """Add to a counter."""
+        if metric is BACKPRESSURED_SECONDS:
+            self.tally.held_s += amount
 
 
 class GroupMetrics:

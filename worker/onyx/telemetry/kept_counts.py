@@ -174,12 +174,13 @@ class _Row(msgspec.Struct, frozen=True):
 class _Counted(TaskMetrics):
     """Metrics with the labels (job, task), of one virtual peer."""
 
-    __slots__ = ("_cells", "_inner", "_leave", "_row")
+    __slots__ = ("_cells", "_inner", "_leave", "_row", "tally")
 
     def __init__(self, row: _Row, inner: TaskMetrics, leave: Callable[[], None]) -> None:
         self._row = row
         self._cells = row.cells
         self._inner = inner
+        self.tally = inner.tally
         self._leave: Callable[[], None] | None = leave
 
     def batch(
@@ -194,6 +195,10 @@ class _Counted(TaskMetrics):
         self._cells[0] += read
         self._cells[1] += written
         self._inner.batch(read, written, read_s, apply_s, write_s)
+
+    def completed(self, seconds: float, segments: int) -> None:
+        """The trees of so many segments of an input are processed, so long after they were read."""
+        self._inner.completed(seconds, segments)
 
     def add(self, metric: Metric, amount: float = 1) -> None:
         """Add to a counter."""

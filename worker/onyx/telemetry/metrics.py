@@ -18,10 +18,10 @@ from prometheus_client import CollectorRegistry
 from onyx.telemetry.catalog import BUILD_INFO, METRICS, TASK, Metric
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.labels import CLOSED_LABELS
+from onyx.telemetry.tallies import BatchTally
 from onyx.telemetry.task_series import (
     TALLIED,
     BatchCollector,
-    BatchTally,
     PrometheusTaskMetrics,
     TaskSeries,
     build,

@@ -5,17 +5,13 @@ than the update. Two peers of one process may work on the same task: counters ar
 gauge each adds only the change of its own value, so that the sum is right and nothing is left when
 one leaves.
 
-The metrics of every batch are counted without a lock, and made into series at a scrape. A metric of
-prometheus_client takes a lock for each change and looks through the buckets one by one; the seven
-of a batch cost as much as routing it. Here each peer counts for itself, as the only one that
-writes, and the collector adds up those of one task at a scrape.
+The metrics of every batch are counted without a lock (`tallies`), and made into series at a scrape:
+the collector adds up those of one task.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any
 
@@ -32,9 +28,11 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from onyx.telemetry.catalog import (
+    BACKPRESSURED_SECONDS,
     BATCH_SECONDS,
     BATCH_SIZE,
     BUSY_SECONDS,
+    COMPLETE_SECONDS,
     METRICS,
     SEGMENTS_IN,
     SEGMENTS_OUT,
@@ -42,10 +40,10 @@ from onyx.telemetry.catalog import (
     Metric,
 )
 from onyx.telemetry.interface import TaskMetrics
-from onyx.telemetry.labels import Stage
+from onyx.telemetry.tallies import BatchTally
 
-_ALL = (SEGMENTS_IN, SEGMENTS_OUT, BUSY_SECONDS, BATCH_SIZE, BATCH_SECONDS)
-_SECONDS = BATCH_SECONDS.buckets
+_COUNTERS = (SEGMENTS_IN, SEGMENTS_OUT, BUSY_SECONDS, BACKPRESSURED_SECONDS)
+_ALL = (*_COUNTERS, BATCH_SIZE, BATCH_SECONDS, COMPLETE_SECONDS)
 TALLIED = frozenset(metric.name for metric in _ALL)
 """Names of the metrics that are counted here."""
 
@@ -100,13 +98,13 @@ class TaskSeries:
 class PrometheusTaskMetrics(TaskMetrics):
     """Metrics with the labels (job, task), of one virtual peer."""
 
-    __slots__ = ("_gauges", "_leave", "_series", "_tally")
+    __slots__ = ("_gauges", "_leave", "_series", "tally")
 
     def __init__(self, series: TaskSeries, leave: Callable[[BatchTally], None]) -> None:
         """`leave` is called once, with what the peer has counted."""
         self._series = series
         self._leave = leave
-        self._tally = series.tallies.enter()
+        self.tally: BatchTally = series.tallies.enter()
         self._gauges: dict[Metric, float] = {}
 
     def batch(
@@ -118,11 +116,18 @@ class PrometheusTaskMetrics(TaskMetrics):
         write_s: float = 0.0,
     ) -> None:
         """A batch is done: segments taken and emitted, and the seconds spent on each stage."""
-        self._tally.batch(read, written, read_s, apply_s, write_s)
+        self.tally.batch(read, written, read_s, apply_s, write_s)
+
+    def completed(self, seconds: float, segments: int) -> None:
+        """The trees of so many segments of an input are processed, so long after they were read."""
+        self.tally.complete.observe(seconds, segments)
 
     def add(self, metric: Metric, amount: float = 1) -> None:
         """Add to a counter."""
-        self._series.children[metric].inc(amount)
+        if metric is BACKPRESSURED_SECONDS:
+            self.tally.held_s += amount
+        else:
+            self._series.children[metric].inc(amount)
 
     def set(self, metric: Metric, value: float) -> None:
         """Set the value of this peer in a gauge; `Metric.merge` says what becomes of it. Costs one
@@ -152,75 +157,12 @@ class PrometheusTaskMetrics(TaskMetrics):
             elif metric.merge == "sum":
                 self._series.children[metric].inc(-value)
         self._gauges.clear()
-        self._leave(self._tally)
+        self._leave(self.tally)
         self._leave = _nothing
 
 
 def _nothing(tally: BatchTally) -> None:
     """A peer that has been closed leaves only once."""
-
-
-class Tally:
-    """A histogram: how many values were at most each bound, and their sum."""
-
-    __slots__ = ("_bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count a value."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
-
-    def add(self, other: Tally) -> None:
-        """Add the counts of another tally with the same bounds."""
-        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
-        self.total += other.total
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Bounds as Prometheus writes them, each with the values up to it."""
-        names = [*(str(bound) for bound in self._bounds), "+Inf"]
-        return list(zip(names, accumulate(self.counts), strict=True))
-
-
-class BatchTally:
-    """The tallies of one peer on one task, or of several added up."""
-
-    __slots__ = ("apply_s", "read_s", "size", "write_s", "written")
-
-    def __init__(self) -> None:
-        self.size = Tally(BATCH_SIZE.buckets)
-        self.read_s, self.apply_s, self.write_s = (Tally(BATCH_SECONDS.buckets) for _ in range(3))
-        self.written = 0
-
-    def batch(self, read: int, written: int, read_s: float, apply_s: float, write_s: float) -> None:
-        """A batch is done: segments taken and emitted, and the seconds spent on each stage."""
-        self.written += written
-        if read:
-            self.size.observe(read)
-        for tally, seconds in (
-            (self.read_s, read_s),
-            (self.apply_s, apply_s),
-            (self.write_s, write_s),
-        ):
-            if seconds:  # as `observe` does, whose call takes longer than the rest
-                tally.counts[bisect_left(_SECONDS, seconds)] += 1
-                tally.total += seconds
-
-    def add(self, other: BatchTally) -> None:
-        """Add the counts of another peer."""
-        self.size.add(other.size)
-        self.read_s.add(other.read_s)
-        self.apply_s.add(other.apply_s)
-        self.write_s.add(other.write_s)
-        self.written += other.written
-
-    def stages(self) -> dict[Stage, Tally]:
-        """The seconds of each stage."""
-        return {Stage.READ: self.read_s, Stage.APPLY: self.apply_s, Stage.WRITE: self.write_s}
 
 
 class TaskTallies:
@@ -273,19 +215,23 @@ class BatchCollector(Collector):
         return BatchCollector().collect()
 
     def collect(self) -> Iterator[Family]:
-        """The five families, as prometheus_client asks for them at a scrape."""
-        read, written, busy = (_counter(each) for each in (SEGMENTS_IN, SEGMENTS_OUT, BUSY_SECONDS))
+        """Their families, as prometheus_client asks for them at a scrape."""
+        read, written, busy, held = map(_counter, _COUNTERS)
         sizes, seconds = _histogram(BATCH_SIZE), _histogram(BATCH_SECONDS)
+        complete = _histogram(COMPLETE_SECONDS)
         for labels, tallies in tuple(self._tasks.items()):
             total = tallies.total()
             stages = total.stages()
             read.add_metric(labels, total.size.total)
             written.add_metric(labels, total.written)
-            busy.add_metric(labels, sum(each.total for each in stages.values()))
+            busy.add_metric(labels, total.busy_s)
+            held.add_metric(labels, total.held_s)
             sizes.add_metric(labels, total.size.buckets(), total.size.total)
             for stage, tally in stages.items():
                 seconds.add_metric((*labels, stage), tally.buckets(), tally.total)
-        yield from (read, written, busy, sizes, seconds)
+            if any(total.complete.counts):  # only of inputs
+                complete.add_metric(labels, total.complete.buckets(), total.complete.total)
+        yield from (read, written, busy, held, sizes, seconds, complete)
 
 
 def _counter(metric: Metric) -> CounterMetricFamily:

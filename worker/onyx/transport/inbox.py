@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import NamedTuple
@@ -251,6 +251,15 @@ class BoundedInbox:
     def waiting_segments(self) -> int:
         """Segments that wait; a control item counts as one."""
         return self._waiting
+
+    def waiting_by_sender(self) -> Counter[PeerId]:
+        """Segments that wait, also held back, by who has sent them; from any thread."""
+        found: Counter[PeerId] = Counter()
+        with self._lock:
+            for waiting in (*self._aside, *self._queue):
+                if not isinstance(waiting.item, Control):
+                    found[waiting.channel.source] += waiting.weight
+        return found
 
     def waiting_roots(self) -> list[Numbers]:
         """The roots of the batches that wait, as far as they have any; from any thread."""

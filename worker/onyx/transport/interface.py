@@ -13,6 +13,7 @@ one batch at a time.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Protocol
@@ -115,6 +116,10 @@ class Inbox(Protocol):
 
     def waiting_segments(self) -> int:
         """Segments that wait and are not held back; a control item counts as one."""
+        ...
+
+    def waiting_by_sender(self) -> Counter[PeerId]:
+        """Segments that wait, also held back, by who has sent them; from any thread."""
         ...
 
     def waiting_roots(self) -> list[Numbers]:

@@ -23,6 +23,9 @@ EXTENTS_MAX = 1_000_000
 PIECE_BYTES = 262_144
 TABLE = ".table/"
 """Before the name of a table, which windows and states may have as well."""
+MEASURES = ".measures"
+"""In place of a state: what the group measures (`reports.measures`), as JSON; of one job, or of all
+with an empty id. No peer is asked, and no allocation version is meant."""
 
 
 class StateQuery(msgspec.Struct, frozen=True):

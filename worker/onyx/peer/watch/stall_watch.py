@@ -28,6 +28,7 @@ from onyx.log.interface import GroupLog
 from onyx.model.locations import without_secrets
 from onyx.model.plugins import runs_spark
 from onyx.peer.life import Pending, Run
+from onyx.peer.work.measuring import source_of
 from onyx.peer.work.task_threads import TaskRunner, busiest, stack_of
 from onyx.program.failure import shown
 from onyx.program.phases import Phase
@@ -368,11 +369,6 @@ def allowed_s(task: Task, reason: Reason) -> float:
         return 0.0
     program = task.runtime.program
     return diagnosis.allowed_s(reason, program.entry, program.job)
-
-
-def source_of(task: Task) -> Source | None:
-    """Where an input, or a stage, reads; None of others and before it is built."""
-    return task.runtime.source if isinstance(task, BatchTask) and task.loaded else None
 
 
 def _undurable(sink: Sink | None) -> int:

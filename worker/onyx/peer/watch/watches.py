@@ -1,7 +1,7 @@
 """What one incarnation looks at beside its events, about once a second.
 
-The beats of liveness, the traffic, tasks that do not advance, segments that were dropped, the code
-that jobs run with, garbage in the log. On the thread of the group.
+The beats of liveness, the traffic, what tasks count, tasks that do not advance, segments that were
+dropped, the code that jobs run with, garbage in the log. On the thread of the group.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class GroupWatches:
             self._life.log.call(lambda: liveness.beat(WatchedThread.LOG))
             self._life.telemetry.report_traffic(self._life.transport.counters())
         permitted = self._life.lease.permitted()
+        self._work.measuring.look(self._work.tasks.runners, replica)
         self._stalls.look(self._work.tasks.runners, replica, permitted)
         self._outcomes.look(replica.records, permitted)
         self._code.look(replica, permitted)

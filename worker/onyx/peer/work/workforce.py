@@ -30,6 +30,7 @@ from onyx.peer.router.inputs import InputTokens, RequestInputs
 from onyx.peer.router.router import NOT_A_MEMBER, RequestRouter
 from onyx.peer.work.holding import InFlightReports, holds_for
 from onyx.peer.work.job_checker import JobChecker
+from onyx.peer.work.measuring import Measuring
 from onyx.peer.work.running_tasks import RunningTasks
 from onyx.peer.work.task_threads import TaskThreads
 from onyx.plugins.registry import build_input, build_output
@@ -47,7 +48,7 @@ from onyx.storage.memory import MemoryBlobStore
 from onyx.tables.shared import SharedTables
 from onyx.task.task import ReturnedValues, StateQuestion, trees_message
 from onyx.transport.interface import Lookup
-from onyx.transport.state_queries import StateAnswer, StateQuery
+from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.peer")
 
@@ -68,6 +69,7 @@ class Workforce:
         )
         self.services = TaskServices(life, replica)
         self.tasks = RunningTasks(group, self.services, self._threads)
+        self.measuring = Measuring(group, context.clock)
         self.checker = JobChecker(
             self.services, group, lambda answer: life.events.post(GroupAnswer(answer))
         )
@@ -90,7 +92,8 @@ class Workforce:
 
     def start(self) -> None:
         """Take what the transport brings, and run the tasks that are given from now on."""
-        self._life.transport.start(self._life.group, TransportHandlers(self.tasks, self._append))
+        handlers = TransportHandlers(self.tasks, self._append, self.measuring)
+        self._life.transport.start(self._life.group, handlers)
         self._life.transport.on_room(self._threads.wake)
         self._threads.start()
         self._holding.start()
@@ -127,10 +130,14 @@ class TransportHandlers:
     """Implements the transport's `Handlers`."""
 
     def __init__(
-        self, tasks: RunningTasks, append: Callable[[Append], Future[RequestAnswer]]
+        self,
+        tasks: RunningTasks,
+        append: Callable[[Append], Future[RequestAnswer]],
+        measuring: Measuring,
     ) -> None:
         """`append` routes the requests of clients."""
         self._tasks = tasks
+        self._measuring = measuring
         self.on_append = append
 
     def on_acks(
@@ -187,8 +194,15 @@ class TransportHandlers:
             runner.task.post(message)
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
-        """A client asks for the state of a window."""
+        """A client asks for the state of a window, or for what this worker measures."""
         answer: Future[StateAnswer] = Future()
+        if query.state == MEASURES:
+            try:
+                document = self._measuring.document(query.job or None)
+                answer.set_result(StateAnswer(msgspec.json.encode(document), more=False))
+            except Unavailable as error:
+                answer.set_exception(error)
+            return answer
         runner = self._tasks.runner(query.peer, query.job)
         if runner is None:
             answer.set_exception(Unavailable(f"peer {query.peer} does not work on the job now"))

@@ -46,6 +46,9 @@ class Outbox:
             for site in child.sites
         }
         self._children = wiring.children
+        self._tasks = {site.peer: child.task for child in wiring.children for site in child.sites}
+        self.sent: dict[TaskName, int] = dict.fromkeys((each.task for each in wiring.children), 0)
+        """Segments that were put for each child; read by any thread."""
         self._queue: deque[_Pending] = deque()
         self._back: deque[_Pending] = deque()
         self._back_segments = 0
@@ -60,9 +63,8 @@ class Outbox:
 
     def waits_for(self) -> tuple[TaskName, ...]:
         """Tasks that have not taken what was put first; from any thread."""
-        tasks = {site.peer: child.task for child in self._children for site in child.sites}
         first = tuple(self._queue)[:1]
-        return tuple({tasks[each.sites[0].peer] for each in first})
+        return tuple({self._tasks[each.sites[0].peer] for each in first})
 
     def waiting_roots(self) -> list[Numbers]:
         """The roots of the batches that nobody has taken, as far as they have any; from any
@@ -81,6 +83,7 @@ class Outbox:
         self._append(_Pending(item, (site,)))
 
     def _append(self, pending: _Pending) -> None:
+        self.sent[self._tasks[pending.sites[0].peer]] += _size(pending)
         back = self._sends_back.get(pending.sites[0].peer)
         if back is None:
             self._queue.append(pending)
@@ -103,10 +106,9 @@ class Outbox:
     def take_unsent(self) -> list[tuple[TaskName, Batch]]:
         """Batches that nobody has taken, in order, each with the child task it goes to. They are
         the caller's from now on: the outbox is empty, so that asking twice gives nothing twice."""
-        tasks = {site.peer: child.task for child in self._children for site in child.sites}
         queue, self._queue = self._queue, deque()
         return [
-            (tasks[pending.sites[0].peer], pending.item)
+            (self._tasks[pending.sites[0].peer], pending.item)
             for pending in queue
             if isinstance(pending.item, Batch)
         ]

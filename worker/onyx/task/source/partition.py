@@ -11,7 +11,7 @@ knows how far anybody may have read, and a job that drains ends exactly there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -24,6 +24,7 @@ from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Batch, Mixed, Read, Segments, of_runs, pieces_of, runs_of, take_of_read
 from onyx.ledger.lineage import ids_of, positions_of, run_of_ids, source_number
 from onyx.ledger.pending import GivingUpWindow, OrderedWindow, PendingWindow, Range, ReturningWindow
+from onyx.ledger.read_times import ReadTimes
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.ledger.returns import Parts
 from onyx.model.job import CatalogEntry
@@ -89,6 +90,8 @@ class Partition(msgspec.Struct):
     """The greatest event time that was read, by earlier owners too."""
     given_up: int = 0
     """Segments for `take_given_up`."""
+    read_times: ReadTimes = field(default_factory=ReadTimes)
+    """When what is in flight was read."""
     counted_from: int = 0
     """Where this period between two checkpoints began."""
     pace: int = 0
@@ -148,6 +151,21 @@ class Partition(msgspec.Struct):
         if waits or self.frontier(reserve=0).position != self.next_position:
             return False
         return self.save()
+
+    def latencies(self, roots: Numbers, now_s: float) -> Iterator[tuple[float, int]]:
+        """For trees that become complete, before `completed` hears of them: how long ago they were
+        read, each with how many of them."""
+        if self.window.any_retried:  # else each comes once
+            roots = self.window.incomplete(roots)
+        for read_s, count in self.read_times.of(roots):
+            yield now_s - read_s, count
+
+    def oldest_open_s(self, now_s: float) -> float | None:
+        """Since when the oldest segment in flight was read; None if there is none. From any
+        thread."""
+        if not self.window.in_flight:
+            return None
+        return self.read_times.oldest_s(self.window.frontier, now_s)
 
     def completed(self, roots: Numbers) -> int:
         """Trees are complete, of whichever attempt. Returns how many were not before."""
@@ -211,6 +229,7 @@ class Partition(msgspec.Struct):
         """Count segments that were read, as the roots of new trees; a batch of each form."""
         first = self._advance(len(read))
         roots = self.window.emit(len(read), now_s)
+        self.read_times.read(self.next_position, now_s, self.window.frontier)
         return _batches(read, roots, run_of_ids(self.source, first, self.next_position))
 
     def _advance(self, count: int) -> int:

@@ -42,7 +42,7 @@ from onyx.task.batching import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.partition import Opener, Partition, window_of
 from onyx.telemetry.catalog import SOURCE_OFFSET, SOURCE_PENDING
-from onyx.telemetry.interface import TaskMetrics
+from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 logger = logging.getLogger("onyx.task")
@@ -143,6 +143,12 @@ class Source:
         ages = (each.window.oldest_s(now_s) for each in tuple(self.partitions.values()))
         return max((age for age in ages if age is not None), default=None)
 
+    def oldest_open_s(self, now_s: float) -> float | None:
+        """Since when the oldest segment in flight was read first; None if there is none. From any
+        thread."""
+        ages = (each.oldest_open_s(now_s) for each in tuple(self.partitions.values()))
+        return max((age for age in ages if age is not None), default=None)
+
     def open(self, number: int, name: str, store: FrontierStore, at: Frontier) -> None:
         """Take over a partition at its frontier."""
         if at.exhausted:
@@ -202,10 +208,14 @@ class Source:
         self.partitions.clear()
         self.plugin.close()
 
-    def complete(self, roots: Numbers) -> None:
+    def complete(self, roots: Numbers, metrics: TaskMetrics = NULL_TASK) -> None:
         """Mark trees as complete; completions of older attempts are ignored."""
+        now_s = self._clock.monotonic_s()
         for number, mine in self._by_partition(roots):
-            self.completed += self.partitions[number].completed(mine)
+            partition = self.partitions[number]
+            for seconds, segments in partition.latencies(mine, now_s):
+                metrics.completed(seconds, segments)
+            self.completed += partition.completed(mine)
 
     def returned(self, trees: Trees) -> None:
         """Functions give something back for trees that are about to be complete."""
@@ -504,10 +514,10 @@ def position_of(source: Source) -> int:
 def complete_trees(source: Source, program: Program, roots: Numbers) -> None:
     """Mark trees as processed and call after_ack_segment for each that was not before."""
     if not program.lifecycles.has("after_ack_segment"):
-        source.complete(roots)
+        source.complete(roots, program.metrics)
         return
     fresh = source.incomplete(roots)
-    source.complete(roots)
+    source.complete(roots, program.metrics)
     _call(source, program, "after_ack_segment", fresh)
 
 

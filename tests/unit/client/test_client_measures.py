@@ -1,0 +1,97 @@
+"""All workers are asked at once, and those that do not answer are named."""
+
+import threading
+
+import msgspec
+import pytest
+from immutables import Map
+from tests.support.log.memory_log import MemoryLog
+from tests.support.log.runs import altered
+from tests.support.patience import WAIT_S
+
+from onyx.client.client import Client
+from onyx.client.measures import MeasureReader, groups_of
+from onyx.errors import Unavailable
+from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.replica.state import Replica
+from onyx.reports.measures import TaskMeasures, WorkerMeasures
+from onyx.transport.state_queries import MEASURES, StateAnswer
+
+JOB = JobId("job-1")
+PEERS = [PeerId(f"p{n}") for n in range(4)]
+REPLICA = altered(
+    Replica(
+        groups_reverse_index=Map({peer: GroupId(f"g-{peer}") for peer in PEERS}),
+        peer_sites=Map({peer: Map({"address": f"{peer}:1"}) for peer in PEERS}),
+    ),
+    JOB,
+    allocation=Map({TaskName("read"): tuple(PEERS[:2])}),
+)
+
+
+def says(address, query, timeout_s):
+    task = TaskMeasures(query.job or "any", "read", 1)
+    return StateAnswer(msgspec.json.encode(WorkerMeasures(query.group, 0, (task,))), False)
+
+
+def read(ask, job=JOB, timeout_s=WAIT_S):
+    client = Client(MemoryLog().client(), "balanced")
+    return MeasureReader(client, "tenancy", ask).read(job, timeout_s, REPLICA)
+
+
+def test_those_are_asked_that_work_on_the_job_each_as_itself():
+    asked = []
+
+    def ask(address, query, timeout_s):
+        asked.append((address, query.group, query.tenancy, query.state, query.job))
+        return says(address, query, timeout_s)
+
+    found = read(ask)
+    assert sorted(asked) == [
+        ("p0:1", "g-p0", "tenancy", MEASURES, JOB), ("p1:1", "g-p1", "tenancy", MEASURES, JOB),
+    ]  # fmt: skip
+    assert [(each.task, each.peers) for each in found.tasks] == [("read", 2)]
+    assert found.silent == {}
+
+
+def test_without_a_job_all_are_asked():
+    assert len(read(says, None).workers) == len(PEERS)
+    assert list(groups_of(REPLICA, JobId("unknown"))) == []
+
+
+def test_who_refuses_or_says_something_else_is_named_and_the_others_count():
+    def ask(address, query, timeout_s):
+        if address == "p0:1":
+            raise Unavailable("the worker at p0:1 does not answer: it is busy")
+        if address == "p1:1":
+            return StateAnswer(b'{"of": "another version"}', False)
+        return says(address, query, timeout_s)
+
+    found = read(ask, None)
+    assert len(found.workers) == 2
+    assert found.silent["g-p0"].endswith("it is busy")
+    assert "same version of Onyx" in found.silent["g-p1"]
+
+
+def test_who_hangs_is_named_when_the_time_is_over():
+    over = threading.Event()
+
+    def ask(address, query, timeout_s):
+        if address == "p0:1":
+            over.wait(WAIT_S)
+        return says(address, query, timeout_s)
+
+    try:
+        found = read(ask, timeout_s=0.2)
+    finally:
+        over.set()
+    assert list(found.silent) == ["g-p0"]
+    assert "0.2 s" in found.silent["g-p0"]
+
+
+def test_a_bug_is_raised():
+    def ask(address, query, timeout_s):
+        raise KeyError("bug")
+
+    with pytest.raises(KeyError):
+        read(ask)

@@ -1,0 +1,153 @@
+"""What a worker measures of its tasks, as whoever asks gets it."""
+
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from tests.support.jobs.bench import GROUP, JOB, Bench, chain
+
+import onyx
+from onyx.errors import Unavailable
+from onyx.ids import JobId
+from onyx.peer.work.measuring import LOOK_S, Measuring
+from onyx.reports.measures import Measures, WorkerMeasures, of_job
+from onyx.telemetry.interface import TalliedTask
+
+SEGMENTS = [{"n": n} for n in range(40)]
+
+
+class Measured(Bench):
+    """A bench whose tasks are counted and measured."""
+
+    def __init__(self, spec, peers=None):
+        super().__init__(spec, {"m:fn": lambda segment: segment}, peers)
+        self.measuring = Measuring(GROUP, self.clock)
+
+    def metrics(self, job_id, job, task):
+        return TalliedTask()
+
+    def look(self):
+        self.clock.advance(LOOK_S)
+        runners = [SimpleNamespace(task=task) for task in self.tasks.values()]
+        self.measuring.look(runners, self.replica())
+
+    def document(self, job=None) -> WorkerMeasures:
+        self.look()
+        return self.measuring.document(job)
+
+
+def ran(spec, peers=None) -> Measured:
+    bench = Measured(spec, peers)
+    bench.start()
+    bench.look()
+    bench.settle()
+    return bench
+
+
+def test_rates_are_of_what_has_passed_between_looks():
+    bench = ran(chain(SEGMENTS, fn="m:fn", read={"batchSize": 10}))
+    tasks = {each.task: each for each in bench.document().tasks}
+    passed = len(SEGMENTS) / (tasks["read"].in_per_s or 1)
+    assert LOOK_S <= passed <= 3 * LOOK_S
+    assert {each.in_per_s for each in tasks.values()} == {tasks["read"].in_per_s}
+    assert [each.peers for each in tasks.values()] == [1, 1, 1]
+    edges = {(each.source, each.target): each for each in bench.document().edges}
+    assert set(edges) == {("read", "work"), ("work", "write")}
+    assert edges["read", "work"].per_s == pytest.approx(len(SEGMENTS) / (passed + LOOK_S))
+
+
+def test_a_rate_falls_to_nothing_when_nothing_passes():
+    bench = ran(chain(SEGMENTS, fn="m:fn"))
+    for _ in range(10):
+        bench.look()
+    assert {each.in_per_s for each in bench.document().tasks} == {0.0}
+
+
+def test_a_segment_that_nobody_takes_waits_on_its_edge_and_its_sender_is_held():
+    bench = Measured(chain(SEGMENTS, fn="m:fn", read={"batchSize": 10}))
+    bench.start()
+    for _ in range(30):
+        bench.round(["read", "work"])
+    bench.look()
+    (edge,) = [each for each in bench.document().edges if each.target == "write"]
+    assert edge.queue_segments == len(SEGMENTS)
+
+
+def test_peers_of_a_task_are_one_line_and_jobs_are_told_apart():
+    bench = ran(chain(SEGMENTS, fn="m:fn"), {"work": 3})
+    assert [(each.task, each.peers) for each in bench.document(JOB).tasks] == [
+        ("read", 1), ("work", 3), ("write", 1),
+    ]  # fmt: skip
+    assert bench.document(JobId("another")).tasks == ()
+
+
+def test_a_document_survives_its_way_as_json():
+    found = ran(chain(SEGMENTS, fn="m:fn")).document()
+    assert msgspec.json.decode(msgspec.json.encode(found), type=WorkerMeasures) == found
+
+
+def test_an_input_says_what_is_in_flight_and_since_when():
+    bench = Measured(chain(SEGMENTS, fn="m:fn", read={"batchSize": 10}))
+    bench.start()
+    for _ in range(20):
+        bench.round(["read"])
+    bench.clock.advance(5.0)
+    (read,) = [each.input for each in bench.document().tasks if each.input is not None]
+    assert read.in_flight == len(SEGMENTS)
+    assert 5.0 <= read.oldest_open_s <= 5.0 + 2 * LOOK_S
+    assert [(each.position, each.in_flight) for each in read.slowest] == [(0, len(SEGMENTS))]
+    job = of_job(Measures((bench.document(),)), JOB)
+    assert job is not None
+    assert job.oldest_open_s >= 5.0
+
+
+def test_a_task_that_changes_all_the_time_is_measured_later():
+    class Changing:
+        job_id, name, peer, phase = JOB, "t", "p", None
+
+        @property
+        def metrics(self):
+            raise RuntimeError("dictionary changed size during iteration")
+
+    measuring = Measuring(GROUP, Measured(chain(SEGMENTS, fn="m:fn")).clock)
+    measuring._runners = (SimpleNamespace(task=Changing()),)
+    with pytest.raises(Unavailable, match="change faster"):
+        measuring.document()
+
+
+def test_a_segment_takes_from_its_reading_until_its_tree_is_complete():
+    bench = Measured(chain(SEGMENTS, fn="m:fn", read={"batchSize": 10}))
+    bench.start()
+    bench.look()
+    for _ in range(20):
+        bench.round(["read"])
+    bench.clock.advance(20.0)
+    bench.settle()
+    (read,) = [each.input for each in bench.document().tasks if each.input is not None]
+    assert read.complete.count == len(SEGMENTS)
+    assert 20.0 <= read.complete.mean_s <= 20.0 + 2 * LOOK_S
+    assert read.complete.quantile_s(0.5) == 30.0
+    assert read.oldest_open_s is None
+
+
+def test_a_retry_counts_from_the_first_reading_and_once():
+    calls = []
+
+    def fails_once(segment):
+        calls.append(segment["n"])
+        if calls.count(segment["n"]) == 1:
+            raise onyx.Retry("not now")
+        return segment
+
+    spec = chain([{"n": 1}], fn="m:fn")
+    bench = Measured(spec)
+    bench._functions = {"m:fn": fails_once}
+    bench.start()
+    bench.look()
+    for _ in range(30):
+        bench.settle()
+        bench.clock.advance(1.0)
+    (read,) = [each.input for each in bench.document().tasks if each.input is not None]
+    assert len(calls) == 2
+    assert read.complete.count == 1
+    assert read.complete.mean_s >= 0.5

@@ -1,0 +1,104 @@
+"""Parts of several workers make one."""
+
+import pytest
+
+from onyx.reports.measures import (
+    PARTITIONS_SHOWN_MAX,
+    AnswerMeasures,
+    Durations,
+    EdgeMeasures,
+    InputMeasures,
+    Measures,
+    PartitionMeasures,
+    StateMeasures,
+    TaskMeasures,
+    WorkerMeasures,
+    furthest,
+    of_job,
+)
+
+BOUNDS = (0.1, 1.0)
+
+
+def worker(name, *tasks, edges=()):
+    return WorkerMeasures(name, 0, tasks, edges)
+
+
+def test_durations_add_up_and_say_where_most_of_them_are():
+    both = Durations(BOUNDS, (90, 9, 1), 12.0) + Durations(BOUNDS, (0, 0, 0), 0.0)
+    assert both.count == 100
+    assert both.mean_s == pytest.approx(0.12)
+    assert [both.quantile_s(part) for part in (0.5, 0.9, 0.95, 1.0)] == [0.1, 0.1, 1.0, 1.0]
+    assert both.since(Durations(BOUNDS, (90, 0, 0), 9.0)) == Durations(BOUNDS, (0, 9, 1), 3.0)
+
+
+@pytest.mark.parametrize("found", [Durations(), Durations(BOUNDS, (0, 0, 0))])
+def test_without_any_duration_nothing_is_said(found):
+    assert (found.mean_s, found.quantile_s(0.5)) == (None, None)
+    known = Durations(BOUNDS, (1, 0, 0), 0.05)
+    assert found + known == known + found == known
+
+
+def test_a_task_of_two_workers_is_the_sum_and_the_oldest():
+    mine = InputMeasures(1, 5, None, 2.0, 7.0, in_flight=3, oldest_open_s=4.0, event_time_ms=9)
+    its = InputMeasures(2, 6, None, 3.0, 8.0, in_flight=1, oldest_open_s=1.0, event_time_ms=8)
+    found = Measures(
+        (
+            worker("a", TaskMeasures("j", "read", 1, {"read": 1}, 10.0, busiest=0.5, input=mine)),
+            worker("b", TaskMeasures("j", "read", 2, {"read": 2}, 20.0, busiest=0.9, input=its)),
+        )
+    )
+    (task,) = found.tasks
+    assert (task.peers, task.phase, task.in_per_s, task.busiest) == (3, {"read": 3}, 30.0, 0.9)
+    assert task.input == InputMeasures(
+        3, 11, None, 3.0, 15.0, in_flight=4, oldest_open_s=4.0, event_time_ms=8
+    )
+
+
+def test_what_one_part_does_not_know_is_not_known_of_the_whole():
+    found = InputMeasures(1, 5, 100) + InputMeasures(1, None, 100, unknown="no broker answers")
+    assert (found.segments_behind, found.bytes_behind) == (None, 200)
+    assert found.unknown == "no broker answers"
+
+
+def test_only_those_partitions_are_named_that_are_furthest_behind():
+    many = [PartitionMeasures(str(n), 0, segments_behind=n) for n in range(1000)]
+    found = furthest(many)
+    assert len(found) == PARTITIONS_SHOWN_MAX
+    assert found[0].segments_behind == 999
+
+
+def test_answers_of_one_kind_and_states_add_up():
+    task = TaskMeasures(
+        "j", "in", answers=(AnswerMeasures("ack", "processed", 2),), state=StateMeasures(10, 1)
+    )
+    found = task + TaskMeasures(
+        "j",
+        "in",
+        answers=(AnswerMeasures("ack", "processed", 3), AnswerMeasures("ack", "failed", 1)),
+        state=StateMeasures(5, None, 2, 77, {"left": 4}),
+    )
+    assert [(each.status, each.count) for each in found.answers] == [
+        ("failed", 1), ("processed", 5),
+    ]  # fmt: skip
+    assert found.state == StateMeasures(15, 1, 2, 77, {"left": 4})
+
+
+def test_a_job_in_a_line_is_over_its_inputs_and_names_who_holds_back():
+    found = Measures(
+        (
+            worker(
+                "a",
+                TaskMeasures("j", "one", in_per_s=5.0, input=InputMeasures(1, 3)),
+                TaskMeasures("j", "two", in_per_s=6.0, input=InputMeasures(1, 4)),
+                TaskMeasures("other", "one", in_per_s=9.0, input=InputMeasures(1, 9)),
+                edges=(EdgeMeasures("j", "one", "slow", held=1.0), EdgeMeasures("j", "one", "x")),
+            ),
+        ),
+        {"b": "no answer in time: 2 s"},
+    )
+    job = of_job(found, "j")
+    assert job is not None
+    assert (job.per_s, job.segments_behind) == (11.0, 7)
+    assert (job.backpressured, job.silent) == (("slow",), ("b",))
+    assert of_job(found, "none") is None

@@ -1,0 +1,149 @@
+"""Asks the workers of a job, or of a cluster, what they measure, and joins their answers.
+
+All are asked at once, over gRPC, with the certificates and the token by which states are asked for:
+who may see the one may see the other. Who does not answer in time is named in the answer, and what
+the others say stands: a page about a cluster in trouble is most wanted while a worker hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+import msgspec
+
+from onyx.base.seams import SystemClock
+from onyx.base.structs import UNREADABLE
+from onyx.client.connection import connect
+from onyx.client.reader import JobReader
+from onyx.errors import OnyxError, UserError
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.replica.state import Replica
+from onyx.reports.measures import Measures, WorkerMeasures
+from onyx.requests.tokens import ClientToken
+from onyx.settings import Settings
+from onyx.tls.files import GROUPS, CertificateFiles
+from onyx.transport.grpc_state_queries import ask
+from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
+
+TIMEOUT_S = 2.0
+"""By then whoever has not answered counts as silent."""
+ASKED_AT_ONCE = 64
+SILENT = "no answer in time"
+Ask = Callable[[str, StateQuery, float], StateAnswer]
+"""Ask the group at an address, within so many seconds; raises as `grpc_state_queries.ask`."""
+_decoder = msgspec.json.Decoder(WorkerMeasures)
+
+
+class MeasureReader:
+    """Asks any number of times."""
+
+    def __init__(self, client: JobReader, tenancy: str, ask: Ask) -> None:
+        self._client = client
+        self._tenancy = tenancy
+        self._ask = ask
+
+    def read(
+        self,
+        job: JobId | None = None,
+        timeout_s: float = TIMEOUT_S,
+        replica: Replica | None = None,
+    ) -> Measures:
+        """What the workers of a job measure, or all of the cluster; at the latest after about
+        `timeout_s`. Of a job without peers nothing.
+
+        Args:
+            replica: which workers there are; None to look.
+        """
+        replica = self._client.replica() if replica is None else replica
+        groups = groups_of(replica, job)
+        if not groups:
+            return Measures()
+        pool = ThreadPoolExecutor(min(len(groups), ASKED_AT_ONCE), "onyx-measures")
+        asked: dict[GroupId, Future[WorkerMeasures]] = {
+            group: pool.submit(self._answer, group, address, job, timeout_s)
+            for group, address in groups.items()
+        }
+        wait(asked.values(), timeout_s)
+        pool.shutdown(wait=False, cancel_futures=True)
+        found, silent = [], {}
+        for group, answer in asked.items():
+            if not answer.done() or answer.cancelled():
+                silent[str(group)] = f"{SILENT}: {timeout_s:g} s"
+            elif (error := answer.exception()) is None:
+                found.append(answer.result())
+            elif isinstance(error, OnyxError):
+                silent[str(group)] = str(error)
+            else:
+                raise error
+        return Measures(tuple(found), silent)
+
+    def _answer(
+        self, group: GroupId, address: str, job: JobId | None, timeout_s: float
+    ) -> WorkerMeasures:
+        query = StateQuery(
+            self._tenancy,
+            group,
+            PeerId(""),
+            job or JobId(""),
+            AllocationVersion(0),
+            MEASURES,
+            b"",
+            1,
+        )
+        data = self._ask(address, query, timeout_s).data
+        try:
+            return _decoder.decode(data)
+        except UNREADABLE as error:
+            raise UserError(
+                f"the worker at {address} measures in another way: run the same version of Onyx "
+                f"everywhere ({error})"
+            ) from error
+
+
+def measure_reader(
+    client: JobReader, settings: Settings, token: Callable[[], str] | None = None
+) -> MeasureReader:
+    """A reader that asks over gRPC.
+
+    Args:
+        token: gives the token that is shown to workers; None: the one that settings name.
+
+    Raises:
+        SettingsError: the certificates that settings name are not good.
+    """
+    files = CertificateFiles.named_by(settings.tls, GROUPS, serves=False)
+    shown = token or ClientToken(settings.client, SystemClock())
+
+    def dial(address: str, query: StateQuery, timeout_s: float) -> StateAnswer:
+        return ask(address, query, settings.transport, files, timeout_s, shown())
+
+    return MeasureReader(client, settings.tenancy_id, dial)
+
+
+def measures(
+    settings: Settings, job: JobId | None = None, timeout_s: float = TIMEOUT_S
+) -> Measures:
+    """What the workers of a job (its id or the beginning of that, or its name) measure, or all of
+    the cluster.
+
+    Raises:
+        UserError: there is no such job.
+        Unavailable: ZooKeeper cannot be reached.
+    """
+    with connect(settings) as client:
+        named = None if job is None else client.named(job)
+        return measure_reader(client, settings).read(named, timeout_s)
+
+
+def groups_of(replica: Replica, job: JobId | None) -> dict[GroupId, str]:
+    """The groups that work on a job, or all, each with its address."""
+    peers = (
+        list(replica.peer_sites)
+        if job is None
+        else [peer for each in replica.run(job).allocation.values() for peer in each]
+    )
+    return {
+        replica.groups_reverse_index[peer]: str(replica.peer_sites[peer].get("address", ""))
+        for peer in sorted(peers)
+    }

@@ -1,0 +1,420 @@
+"""What a worker measures of the tasks that run in it: one document, from which `onyx jobs`, the
+status of an OnyxJob, the gateway and metrics read.
+
+A worker answers with its own part (`WorkerMeasures`), and whoever asks joins the parts: nothing
+here is in the log or beside it, because it changes all the time. Sums over peers are kept as sums,
+so that parts of a task in several workers add up; what is a share of the time of one peer has a
+name that says so. A field may be added with a default, and none is changed: workers and who asks
+them may be of different versions.
+
+Rates are those of the last `RATE_S` seconds, durations those of the last `WINDOW_S`: what a process
+has counted since it began says nothing of now. It is what the metrics are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from itertools import accumulate, chain, groupby
+from operator import add
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from onyx.base.structs import prepared
+
+RATE_S = 10.0
+"""Rates are means over so long."""
+WINDOW_S = 60.0
+"""Durations are of what has ended within so long."""
+PARTITIONS_SHOWN_MAX = 64
+"""Partitions of an input in a document, those that are furthest behind first."""
+
+
+class Durations(msgspec.Struct, frozen=True):
+    """How long something took, as a histogram."""
+
+    bounds_s: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+    """How many took at most each bound and more than the one before; the last: more than all."""
+    total_s: float = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(self.counts)
+
+    @property
+    def mean_s(self) -> float | None:
+        """The mean; None without any."""
+        count = self.count
+        return self.total_s / count if count else None
+
+    def quantile_s(self, part: float) -> float | None:
+        """The bound that this part of them is below, to the width of a bucket; None without any.
+        Beyond the last bound it is that bound."""
+        count = self.count
+        if not count:
+            return None
+        for bound, below in zip(self.bounds_s, accumulate(self.counts), strict=False):
+            if below >= part * count:
+                return bound
+        return self.bounds_s[-1]
+
+    def __add__(self, other: Durations) -> Durations:
+        return self._with(other, 1)
+
+    def since(self, before: Durations) -> Durations:
+        """What has come since an earlier look at the same ones."""
+        return self._with(before, -1)
+
+    def _with(self, other: Durations, sign: int) -> Durations:
+        if not (self.counts and other.bounds_s == self.bounds_s):
+            return self if self.counts or sign < 0 else other
+        counts = zip(self.counts, other.counts, strict=True)
+        return Durations(
+            self.bounds_s,
+            tuple(mine + sign * its for mine, its in counts),
+            self.total_s + sign * other.total_s,
+        )
+
+
+NO_DURATIONS = Durations()
+
+
+class PartitionMeasures(msgspec.Struct, frozen=True):
+    """How far one partition of an input is."""
+
+    name: str
+    position: int
+    """Everything before it is processed."""
+    in_flight: int = 0
+    """Read, and not processed yet."""
+    segments_behind: int | None = None
+    """Segments that are there and not processed, those in flight included; None: not known."""
+    bytes_behind: int | None = None
+
+
+class InputMeasures(msgspec.Struct, frozen=True):
+    """How far an input is, over the partitions of the peers that are meant."""
+
+    partitions: int = 0
+    """How many there are that have not ended."""
+    segments_behind: int | None = None
+    """Segments that are there and not processed. None: the source does not say it, or `unknown`
+    says why not now."""
+    bytes_behind: int | None = None
+    """Bytes that are there and not processed, of sources that are read by bytes."""
+    seconds_behind: float | None = None
+    """How old the oldest segment is that is there and not processed, where its time is known: by
+    the source, or by the event time of what was read last. 0: nothing is behind."""
+    arriving_per_s: float | None = None
+    """Segments a second that come into the source: what is read, and by how much more is behind."""
+    waiting: int | None = None
+    """Requests or messages that this worker has got and has not read yet."""
+    in_flight: int = 0
+    """Segments that were read and whose trees are not complete."""
+    completed_per_s: float = 0.0
+    """Trees that become complete."""
+    oldest_open_s: float | None = None
+    """Since when the oldest tree that is not complete was read; None: all are complete."""
+    complete: Durations = NO_DURATIONS
+    """From the reading of a segment until its whole tree is processed."""
+    event_time_ms: int | None = None
+    """The newest event time that was read, of the partition that is furthest behind in it."""
+    slowest: tuple[PartitionMeasures, ...] = ()
+    """The partitions, those first that are furthest behind; at most `PARTITIONS_SHOWN_MAX`."""
+    unknown: str = ""
+    """Why it is not known now how far the input is behind."""
+
+    def __add__(self, other: InputMeasures) -> InputMeasures:
+        return InputMeasures(
+            self.partitions + other.partitions,
+            _both(self.segments_behind, other.segments_behind),
+            _both(self.bytes_behind, other.bytes_behind),
+            _most(self.seconds_behind, other.seconds_behind),
+            _both(self.arriving_per_s, other.arriving_per_s),
+            _any(self.waiting, other.waiting),
+            self.in_flight + other.in_flight,
+            self.completed_per_s + other.completed_per_s,
+            _most(self.oldest_open_s, other.oldest_open_s),
+            self.complete + other.complete,
+            _least(self.event_time_ms, other.event_time_ms),
+            furthest((*self.slowest, *other.slowest)),
+            self.unknown or other.unknown,
+        )
+
+
+class AnswerMeasures(msgspec.Struct, frozen=True):
+    """The requests to one input that were answered in one way, by the workers that own its
+    partitions, since they began."""
+
+    level: str
+    """What the client waits for: `journal`, `ack`."""
+    status: str
+    count: int
+    seconds: Durations = NO_DURATIONS
+
+
+class StateMeasures(msgspec.Struct, frozen=True):
+    """The state that a task keeps, over the peers that are meant."""
+
+    bytes: int = 0
+    """The bytes of its state logs, which are as large as the state, or a few times that."""
+    groups: int | None = None
+    """Groups, or extents of windows, that have a state; None: not known."""
+    timers: int | None = None
+    """Timers that are set."""
+    next_timer_ms: int | None = None
+    """When the first of them is due, in ms since the epoch."""
+    sides: dict[str, int] = {}
+    """Rows that wait on each side of a join of streams."""
+
+    def __add__(self, other: StateMeasures) -> StateMeasures:
+        return StateMeasures(
+            self.bytes + other.bytes,
+            _any(self.groups, other.groups),
+            _any(self.timers, other.timers),
+            _least(self.next_timer_ms, other.next_timer_ms),
+            _sums(self.sides, other.sides),
+        )
+
+
+class TaskMeasures(msgspec.Struct, frozen=True):
+    """How a task gets on, over the peers that are meant: those of a worker, or all."""
+
+    job: str
+    task: str
+    peers: int = 0
+    phase: dict[str, int] = {}
+    """What the peers do, with how many do it."""
+    in_per_s: float = 0.0
+    out_per_s: float = 0.0
+    busy: float = 0.0
+    """Peers that were at work, as a mean: 0 to `peers`. The share of one peer is `busy / peers`."""
+    busiest: float = 0.0
+    """The share of its time for which the busiest peer was at work: 0 to 1."""
+    backpressured: float = 0.0
+    """Peers that could not go on because somebody downstream had no room, as a mean."""
+    stages: dict[str, Durations] = {}
+    """Time spent on a batch, by its stage: `read`, `apply`, `write`."""
+    queue_segments: int = 0
+    """Segments that wait in its inboxes."""
+    queue_max: int = 0
+    """So many may wait before senders are refused."""
+    watermark_ms: int | None = None
+    """Event time that all peers have reached."""
+    input: InputMeasures | None = None
+    """There for an input, and a stage in the middle."""
+    answers: tuple[AnswerMeasures, ...] = ()
+    """There for an input of requests."""
+    state: StateMeasures | None = None
+    """There for a task that keeps state."""
+
+    def __add__(self, other: TaskMeasures) -> TaskMeasures:
+        return replace(
+            self,
+            peers=self.peers + other.peers,
+            phase=_sums(self.phase, other.phase),
+            in_per_s=self.in_per_s + other.in_per_s,
+            out_per_s=self.out_per_s + other.out_per_s,
+            busy=self.busy + other.busy,
+            busiest=max(self.busiest, other.busiest),
+            backpressured=self.backpressured + other.backpressured,
+            stages=_durations(self.stages, other.stages),
+            queue_segments=self.queue_segments + other.queue_segments,
+            queue_max=self.queue_max + other.queue_max,
+            watermark_ms=_least(self.watermark_ms, other.watermark_ms),
+            input=_joined(self.input, other.input),
+            answers=together((*self.answers, *other.answers)),
+            state=_joined(self.state, other.state),
+        )
+
+
+class EdgeMeasures(msgspec.Struct, frozen=True):
+    """What passes from one task to another."""
+
+    job: str
+    source: str
+    target: str
+    per_s: float = 0.0
+    """Segments that are sent."""
+    queue_segments: int = 0
+    """Segments that have come and wait for the target."""
+    held: float = 0.0
+    """Peers of the source that waited for room there, as a mean of some looks."""
+
+    def __add__(self, other: EdgeMeasures) -> EdgeMeasures:
+        return replace(
+            self,
+            per_s=self.per_s + other.per_s,
+            queue_segments=self.queue_segments + other.queue_segments,
+            held=self.held + other.held,
+        )
+
+
+class ZooKeeperMeasures(msgspec.Struct, frozen=True):
+    """ZooKeeper as one worker sees it, since it has joined."""
+
+    requests: Durations = NO_DURATIONS
+    """From sending a request to its answer."""
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    watches: int = 0
+    """Watches that are set."""
+    log_position: int = 0
+    """The last entry of the log that it has applied."""
+
+
+@prepared
+class WorkerMeasures(msgspec.Struct, frozen=True):
+    """What one worker answers with."""
+
+    group: str
+    """Id of the group."""
+    at_ms: int
+    """When it has looked, by its clock."""
+    tasks: tuple[TaskMeasures, ...] = ()
+    """The tasks of which peers run in it."""
+    edges: tuple[EdgeMeasures, ...] = ()
+    zookeeper: ZooKeeperMeasures = ZooKeeperMeasures()
+    memory_bytes: int | None = None
+    """Memory of the process, as the kernel counts it."""
+
+
+@prepared
+class Measures(msgspec.Struct, frozen=True):
+    """The answers of the workers of a job, or of a cluster."""
+
+    workers: tuple[WorkerMeasures, ...] = ()
+    silent: dict[str, str] = {}
+    """Groups that did not answer in time, each with the reason: what is said of the others is
+    without them."""
+
+    @property
+    def tasks(self) -> tuple[TaskMeasures, ...]:
+        """Each task of each job, over all workers that have answered."""
+        return tuple(_by_key(chain.from_iterable(each.tasks for each in self.workers), _of_task))
+
+    @property
+    def edges(self) -> tuple[EdgeMeasures, ...]:
+        """Each edge, over all workers that have answered."""
+        return tuple(_by_key(chain.from_iterable(each.edges for each in self.workers), _of_edge))
+
+
+class JobMeasures(msgspec.Struct, frozen=True):
+    """A job in a line: over its inputs, of all workers that have answered."""
+
+    per_s: float = 0.0
+    """Segments a second that inputs read."""
+    segments_behind: int | None = None
+    bytes_behind: int | None = None
+    seconds_behind: float | None = None
+    oldest_open_s: float | None = None
+    complete: Durations = NO_DURATIONS
+    backpressured: tuple[str, ...] = ()
+    """Tasks in front of which others wait for room, the one that holds back most first."""
+    silent: tuple[str, ...] = ()
+    """Groups that work on it and did not answer."""
+
+
+def of_job(measures: Measures, job: str) -> JobMeasures | None:
+    """What is measured of a job; None: nobody has said anything of its inputs."""
+    tasks = [each for each in measures.tasks if each.job == job]
+    inputs = [(each.in_per_s, each.input) for each in tasks if each.input is not None]
+    if not inputs:
+        return None
+    total = inputs[0][1]
+    for _, each in inputs[1:]:
+        total += each
+    held = sorted(
+        (each for each in measures.edges if each.job == job and each.held > 0),
+        key=lambda each: -each.held,
+    )
+    return JobMeasures(
+        sum(per_s for per_s, _ in inputs),
+        total.segments_behind,
+        total.bytes_behind,
+        total.seconds_behind,
+        total.oldest_open_s,
+        total.complete,
+        tuple(dict.fromkeys(each.target for each in held)),
+        tuple(sorted(measures.silent)),
+    )
+
+
+def furthest(partitions: Iterable[PartitionMeasures]) -> tuple[PartitionMeasures, ...]:
+    """The partitions that are furthest behind, first."""
+    ordered = sorted(partitions, key=lambda each: (-(each.segments_behind or 0), each.name))
+    return tuple(ordered[:PARTITIONS_SHOWN_MAX])
+
+
+def together(answers: Iterable[AnswerMeasures]) -> tuple[AnswerMeasures, ...]:
+    """The answers of one kind together."""
+    found: dict[tuple[str, str], AnswerMeasures] = {}
+    for each in answers:
+        key = each.level, each.status
+        before = found.get(key)
+        if before is not None:
+            each = replace(
+                each, count=before.count + each.count, seconds=before.seconds + each.seconds
+            )
+        found[key] = each
+    return tuple(found[key] for key in sorted(found))
+
+
+# --- how parts add up ---------------------------------------------------------------------------
+
+N = TypeVar("N", int, float)
+M = TypeVar("M", InputMeasures, StateMeasures)
+E = TypeVar("E", TaskMeasures, EdgeMeasures)
+
+
+def _of_task(measured: TaskMeasures) -> tuple[str, ...]:
+    return measured.job, measured.task
+
+
+def _of_edge(measured: EdgeMeasures) -> tuple[str, ...]:
+    return measured.job, measured.source, measured.target
+
+
+def _by_key(parts: Iterable[E], key: Callable[[E], tuple[str, ...]]) -> Iterator[E]:
+    """The parts of each key added up, in the order of keys."""
+    for _, its in groupby(sorted(parts, key=key), key):
+        yield reduce(add, its)
+
+
+def _joined(mine: M | None, its: M | None) -> M | None:
+    if mine is None or its is None:
+        return mine if its is None else its
+    return mine + its
+
+
+def _both(mine: N | None, its: N | None) -> N | None:
+    """The sum, if all of it is known."""
+    return None if mine is None or its is None else mine + its
+
+
+def _any(mine: N | None, its: N | None) -> N | None:
+    """The sum of what is known."""
+    return None if mine is None and its is None else (mine or 0) + (its or 0)
+
+
+def _most(mine: N | None, its: N | None) -> N | None:
+    known = [each for each in (mine, its) if each is not None]
+    return max(known, default=None)
+
+
+def _least(mine: N | None, its: N | None) -> N | None:
+    known = [each for each in (mine, its) if each is not None]
+    return min(known, default=None)
+
+
+def _sums(mine: dict[str, int], its: dict[str, int]) -> dict[str, int]:
+    return {name: mine.get(name, 0) + its.get(name, 0) for name in sorted({*mine, *its})}
+
+
+def _durations(mine: dict[str, Durations], its: dict[str, Durations]) -> dict[str, Durations]:
+    names = sorted({*mine, *its})
+    return {name: mine.get(name, NO_DURATIONS) + its.get(name, NO_DURATIONS) for name in names}
