@@ -34,15 +34,13 @@ class Sums(Definition, frozen=True, kw_only=True):
     """Sums by group."""
 
     words = "sums"
+    made_by = OnDemand(f"{__name__}:SumsOperator")
 
 
-def sums(job: Job, task: str, resolve: Resolve) -> Sums | None:
+def sums(job: Job, task: str, resolve: Resolve) -> Sums:
     """The sums of a task that says so by the name of its state."""
-    entry = job.entry(task)
-    if NAME not in (entry.state or {}):
-        return None
     fed_by = frozenset(sources_above(job, task))
-    return Sums(task=task, group_key=key_getter(entry, resolve), fed_by=fed_by)
+    return Sums(task=task, group_key=key_getter(job.entry(task), resolve), fed_by=fed_by)
 
 
 class SumsOperator(Operator):
@@ -111,4 +109,4 @@ class SumsOperator(Operator):
         return SetStates(NAME, 0, dump_keys(groups), states)
 
 
-KIND = OperatorKind(Sums, sums, OnDemand(f"{__name__}:SumsOperator"))
+KIND = OperatorKind(lambda _, entry: NAME in (entry.state or {}), OnDemand(f"{__name__}:sums"))

@@ -1,7 +1,8 @@
 """The kinds of operators. A new kind is a room beside this module, and a row here.
 
 Nothing that runs a task asks for a kind: it has the definition in the program, and the operator
-that is made of it here. The code of an operator is imported with the first task that has it.
+that is made of it here. What a kind has is imported with the first task that is of it, before that
+reads anything.
 """
 
 from __future__ import annotations
@@ -11,12 +12,8 @@ from typing import Any, NamedTuple
 
 from onyx.base.on_demand import OnDemand
 from onyx.flow.predicates import Resolve
-from onyx.model.job import Job
+from onyx.model.job import CatalogEntry, Job
 from onyx.operators.context import OperatorContext
-from onyx.operators.keyed.definition import KeyedFunction, keyed_function
-from onyx.operators.processor.definition import Processing, processing
-from onyx.operators.stream_join.definition import StreamJoin, stream_join
-from onyx.operators.windowed.definition import Windowed, windowed
 from onyx.program.operator import Operator
 from onyx.program.program import Definition
 
@@ -28,25 +25,29 @@ the user's, with which it begins, has raised."""
 class OperatorKind(NamedTuple):
     """A kind of operator."""
 
-    definition: type[Definition]
-    define: Callable[[Job, str, Resolve], Definition | None]
-    """Gives the definition of a task; None: the task is of another kind. Raises UserError: a
-    function is not registered, or not of the right kind."""
-    make: OnDemand[Make]
+    has: Callable[[Job, CatalogEntry], bool]
+    """Whether a task is of this kind."""
+    define: OnDemand[Callable[[Job, str, Resolve], Definition | None]]
+    """Gives the definition of such a task. Raises UserError: a function is not registered, or not
+    of the right kind."""
 
 
 KINDS = (
     OperatorKind(
-        Windowed, windowed, OnDemand("onyx.operators.windowed.operator:windowed_operator")
+        lambda job, entry: any(each.task == entry.name for each in job.windows),
+        OnDemand("onyx.operators.windowed.definition:windowed"),
     ),
     OperatorKind(
-        KeyedFunction, keyed_function, OnDemand("onyx.operators.keyed.operator:keyed_operator")
+        lambda _, entry: entry.state is not None,
+        OnDemand("onyx.operators.keyed.definition:keyed_function"),
     ),
     OperatorKind(
-        Processing, processing, OnDemand("onyx.operators.processor.operator:processor_operator")
+        lambda _, entry: entry.processor is not None,
+        OnDemand("onyx.operators.processor.definition:processing"),
     ),
     OperatorKind(
-        StreamJoin, stream_join, OnDemand("onyx.operators.stream_join.operator:join_operator")
+        lambda _, entry: entry.left is not None,
+        OnDemand("onyx.operators.stream_join.definition:stream_join"),
     ),
 )
 
@@ -57,8 +58,9 @@ def definition_of(job: Job, task: str, resolve: Resolve) -> Definition | None:
     Raises:
         UserError: a function is not registered, or not of the right kind.
     """
-    found = (kind.define(job, task, resolve) for kind in KINDS)
-    return next((each for each in found if each is not None), None)
+    entry = job.entry(task)
+    kind = next((kind for kind in KINDS if kind.has(job, entry)), None)
+    return None if kind is None else kind.define.load()(job, task, resolve)
 
 
 def operator_of(its: Definition, context: OperatorContext) -> Operator:
@@ -67,5 +69,5 @@ def operator_of(its: Definition, context: OperatorContext) -> Operator:
     Raises:
         UserFunctionError: code of the user's, with which it begins, has raised.
     """
-    (kind,) = (kind for kind in KINDS if kind.definition is type(its))
-    return kind.make.load()(its, context)
+    make: Make = its.made_by.load()
+    return make(its, context)

@@ -20,6 +20,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import field
 
+from onyx.base.on_demand import OnDemand
 from onyx.base.seams import Clock
 from onyx.flow.conditions import Conditions
 from onyx.flow.groups.getters import KeyGetter
@@ -98,6 +99,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
     words: ClassVar[str]
     """What is at fault when the operator raises, for people."""
+    made_by: ClassVar[OnDemand[Callable[..., Any]]]
+    """Makes the operator (`operators.table.Make`)."""
 
     @property
     def is_in_buckets(self) -> bool:

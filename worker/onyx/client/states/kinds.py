@@ -371,9 +371,7 @@ class JoinState(_StateInLog, frozen=True):
 
     def empty(self, resolve: Resolve, files: Files) -> Callable[[], OneJoin]:
         """The join with no rows."""
-        join = stream_join(self.job, self.name, resolve)
-        assert join is not None, "a join"
-        return partial(OneJoin, join)
+        return partial(OneJoin, stream_join(self.job, self.name, resolve))
 
 
 class OneJoin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from onyx.base.on_demand import OnDemand
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
@@ -27,17 +28,17 @@ class KeyedFunction(Definition, frozen=True, kw_only=True):
     further on is of use to the request that has brought the segment."""
 
     words = "state"
+    made_by = OnDemand("onyx.operators.keyed.operator:keyed_operator")
 
 
-def keyed_function(job: Job, task: str, resolve: Resolve) -> KeyedFunction | None:
-    """The state of a task; None when it has none.
+def keyed_function(job: Job, task: str, resolve: Resolve) -> KeyedFunction:
+    """The state of a task.
 
     Raises:
         UserError: a function is not registered.
     """
     entry = job.entry(task)
-    if entry.state is None:
-        return None
+    assert entry.state is not None, "the table looks before"
     group_key = key_getter(entry, resolve)
     assert group_key is not None, "the rules ask for groups"
     in_loop = bool(loop_of(job, task))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.predicates import Resolve
@@ -37,6 +38,7 @@ class Processing(Definition, frozen=True, kw_only=True):
     """By ordinal."""
 
     words = "the processor"
+    made_by = OnDemand("onyx.operators.processor.operator:processor_operator")
 
     def made(self, arguments: Sequence[Any]) -> Processor:
         """A new processor. Raises UserFunctionError: there is none."""
@@ -60,15 +62,14 @@ class Processing(Definition, frozen=True, kw_only=True):
         return next((n for n, each in enumerate(self.parents) if each.task == task), 0)
 
 
-def processing(job: Job, task: str, resolve: Resolve) -> Processing | None:
-    """The processor of a task; None when it has none.
+def processing(job: Job, task: str, resolve: Resolve) -> Processing:
+    """The processor of a task.
 
     Raises:
         UserError: the class is not registered, or is none.
     """
     entry = job.entry(task)
-    if entry.processor is None:
-        return None
+    assert entry.processor is not None, "the table looks before"
     make = resolve(entry.processor)
     if not (isclass(make) and issubclass(make, Processor)):
         raise UserError(f"{entry.processor} is no subclass of onyx.processors.Processor")

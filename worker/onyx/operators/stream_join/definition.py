@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from onyx.base.on_demand import OnDemand
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import CatalogEntry, Job, JoinSide
@@ -41,6 +42,7 @@ class StreamJoin(Definition, frozen=True, kw_only=True):
     of that."""
 
     words = "join"
+    made_by = OnDemand("onyx.operators.stream_join.operator:join_operator")
 
     def key_of(self, parent: str | None) -> KeyGetter | None:
         """The key of a side."""
@@ -52,11 +54,11 @@ class StreamJoin(Definition, frozen=True, kw_only=True):
         return {side.task: number for number, side in enumerate(self.sides)}
 
 
-def stream_join(job: Job, task: str, resolve: Resolve) -> StreamJoin | None:
-    """The join that a task is; None when it is none."""
+def stream_join(job: Job, task: str, resolve: Resolve) -> StreamJoin:
+    """The join that a task is."""
     entry = job.entry(task)
-    if entry.left is None or entry.right is None:
-        return None
+    assert entry.left is not None, "the table looks before"
+    assert entry.right is not None, "validated: both sides"
     outer = entry.how in ("left", "outer", "asof"), entry.how in ("right", "outer")
     late = entry.late_to
     left = _side(entry, entry.left, outer[0], resolve)

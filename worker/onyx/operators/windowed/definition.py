@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from onyx.base.on_demand import OnDemand
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
@@ -23,6 +24,7 @@ class Windowed(Definition, frozen=True, kw_only=True):
     """The functions that triggers name."""
 
     words = "windows"
+    made_by = OnDemand("onyx.operators.windowed.operator:windowed_operator")
 
 
 def windowed(job: Job, task: str, resolve: Resolve) -> Windowed | None:
