@@ -26,7 +26,6 @@ def gateways(requests: FakeRequests) -> Iterator[Make]:
     def make(**http: Any) -> Gateway:
         found = Settings(http=replace(HttpSettings(port=0), **http))
         gateway = open_gateway(found, requests, loop, SystemClock(), NULL_GROUP)
-        assert gateway is not None
         gateway.start()
         opened.append(gateway)
         return gateway

@@ -16,7 +16,7 @@ import msgspec
 from onyx.base.seams import Clock
 from onyx.errors import contained
 from onyx.gateway.request_head import RequestHead, head_of, raise_refusal
-from onyx.gateway.states import StateQuestions, StateService, state_of, tokens_of_states
+from onyx.gateway.states import StateQuestions, StateService, state_of
 from onyx.ledger.outcomes import NOTHING, plain
 from onyx.requests.request import Answer, Append, Caller, Payload, RequestTarget, Status
 from onyx.serving.bodies import Bodies, Receive, Vanished
@@ -27,6 +27,7 @@ from onyx.settings import Settings
 from onyx.telemetry.catalog import HTTP_SERVED, HTTP_SERVED_SECONDS
 from onyx.telemetry.interface import GroupMetrics
 from onyx.telemetry.labels import Served
+from onyx.transport.state_queries import tokens_of_states
 
 logger = logging.getLogger("onyx.gateway")
 BUSY_RETRY_S = 1.0

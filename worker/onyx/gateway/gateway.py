@@ -70,8 +70,8 @@ def open_gateway(
     listener: socket.socket | None = None,
     beat: Callable[[], None] = lambda: None,
     states: StateService | None = None,
-) -> Gateway | None:
-    """The gateway of this process, if its settings ask for one.
+) -> Gateway:
+    """The gateway of a process whose settings ask for one.
 
     Args:
         states: who answers questions about states, if they are shown.
@@ -80,8 +80,6 @@ def open_gateway(
         SettingsError: the certificates are not good, or uvicorn is not installed.
         Unavailable: the port is taken.
     """
-    if settings.http.port is None:
-        return None
     try:
         from onyx.gateway.app import App
         from onyx.serving.server import HttpServer

@@ -15,7 +15,6 @@ from urllib.parse import unquote
 
 import msgspec
 
-from onyx.base.seams import Clock
 from onyx.codec.questions import selection
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.gateway.request_head import (
@@ -29,8 +28,6 @@ from onyx.keystate.selection import Selection
 from onyx.requests.request import NOBODY, Caller
 from onyx.requests.tokens import Tokens
 from onyx.serving.replies import Rejected, Reply, after
-from onyx.settings import Settings
-from onyx.storage.opening import absolute
 
 EXTENTS_DEFAULT = 1_000
 EXTENTS_MAX = 10_000
@@ -89,12 +86,6 @@ class StateService(Protocol):
             Unavailable: nobody can answer now.
         """
         ...
-
-
-def tokens_of_states(settings: Settings, clock: Clock) -> Tokens:
-    """The tokens that open all states of a worker, over HTTP and over gRPC."""
-    file = settings.state.token_file
-    return Tokens(clock, absolute(file, settings.data_dir) if file else None)
 
 
 class StateQuestions:

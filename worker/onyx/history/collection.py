@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from onyx.errors import UserError
+from onyx.history.archive import open_archive
 from onyx.history.beside import (
     RemoveFiles,
     RemoveState,
@@ -32,12 +33,13 @@ from onyx.history.beside import (
 from onyx.history.limits import LogMark, crowded, expired, noted_marks, trim_to
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
-from onyx.log.interface import ClientLog, LogReader, Origin
+from onyx.log.interface import ClientLog, GroupLog, LogReader, Origin
 from onyx.log.tenancy import Usage
 from onyx.replica import canonical
 from onyx.replica.commands.gc import REMEMBERED_MAX, Gc
 from onyx.replica.state import Replica
-from onyx.settings import HistorySettings
+from onyx.settings import HistorySettings, Settings
+from onyx.spark.result_files import remove_left
 from onyx.submission import upgrades
 
 logger = logging.getLogger("onyx.history")
@@ -130,6 +132,25 @@ class HistoryCollector:
             logger.warning("the log is not trimmed, because its archive refuses it: %s", error)
             return origin
         return position
+
+
+def collector_of_worker(
+    settings: Settings, log: GroupLog, remove_state: RemoveState, now_ms: Callable[[], int]
+) -> HistoryCollector:
+    """The collector of a worker that has these settings.
+
+    Raises:
+        UserError: the archive that they name cannot be opened.
+    """
+    return HistoryCollector(
+        log,
+        Replicas(log, settings.job_scheduler, open_archive(settings, log)),
+        settings.history,
+        lambda command: log.append([command]),
+        remove_state,
+        lambda path, name: remove_left(path, name, settings),
+        now_ms,
+    )
 
 
 def collect_all(log: ClientLog, replicas: Replicas, append: Callable[[Gc], Position]) -> Collected:

@@ -26,6 +26,8 @@ Pages = Iterator[Page]
 """What is made at one moment, page by page. What has made a page has changed the state; what makes
 the next one has not, until it is asked for. Between two pages changes may be taken, and questions
 answered; nothing else may be done before the last page."""
+ROWS_PAGE_MAX = 10_000
+"""Segments of a page, if nobody says less."""
 PENDING: Final[Page] = []
 """This very page: the next one is being computed elsewhere, and is to be asked for later."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onyx.keystate.buckets import Holder
 from onyx.keystate.groups import Shards
+from onyx.keystate.pages import ROWS_PAGE_MAX
 from onyx.program.program import Program
-from onyx.windows.compiled import ROWS_PAGE_MAX
-from onyx.windows.running import Make
+
+if TYPE_CHECKING:  # not every task has windows
+    from onyx.windows.running import Make
 
 
 def _never() -> Collection[str]:

@@ -19,11 +19,11 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
+from onyx.base.on_demand import OnDemand
 from onyx.base.seams import SystemClock
 from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, describe
-from onyx.gateway.gateway import Gateway, open_gateway
-from onyx.gateway.states import StateService, tokens_of_states
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.log.zookeeper.dialler import zookeeper_certificates
@@ -41,8 +41,13 @@ from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_channel import check_client_name
 from onyx.transport.grpc_transport import GrpcTransport
 from onyx.transport.interface import Transport
+from onyx.transport.state_queries import tokens_of_states
 from onyx.user_code.code_hash import code_hash
 from onyx.user_code.resolve import Resolver
+
+if TYPE_CHECKING:
+    from onyx.gateway.gateway import Gateway
+    from onyx.gateway.states import StateService
 
 logger = logging.getLogger("onyx.peer")
 
@@ -56,6 +61,9 @@ JOIN_TIMEOUT_S = 60.0
 
 LogFactory = Callable[[GroupId, int | None], GroupLog]
 """Opens the log for an incarnation; with the identity of the one that the last incarnation knew."""
+
+_OPEN_GATEWAY: OnDemand[Callable[..., Gateway]]
+_OPEN_GATEWAY = OnDemand("onyx.gateway.gateway:open_gateway")
 
 TransportFactory = Callable[[], Transport]
 
@@ -117,16 +125,18 @@ def open_peer_group(
         undo.callback(endpoint.close)
         announced = {**endpoint.site, **(site or {}), **({CODE: code} if code else {})}
         context = new_context(settings, resolver, endpoint.metrics, announced, recorder=recorder)
-        gateway = open_gateway(
-            settings,
-            context.current_router,
-            context.current_router.loop,
-            context.clock,
-            endpoint.metrics,
-            http,
-            lambda: context.liveness.beat(WatchedThread.REQUESTS),
-            states,
-        )
+        gateway = None
+        if settings.http.port is not None:
+            gateway = _OPEN_GATEWAY.load()(
+                settings,
+                context.current_router,
+                context.current_router.loop,
+                context.clock,
+                endpoint.metrics,
+                http,
+                lambda: context.liveness.beat(WatchedThread.REQUESTS),
+                states,
+            )
         undo.pop_all()
     group = PeerGroup(context, open_log, open_transport, gateway, endpoint)
     group.start()

@@ -23,7 +23,7 @@ from onyx.telemetry.recorder import Recorder
 NAME = "onyx-worker"
 """What the system calls a worker process; its command line may be that of its zygote."""
 TELEMETRY = ("onyx.telemetry.http_server", "onyx.telemetry.metrics")
-HTTP = "onyx.gateway.app"
+HTTP = ("onyx.gateway.gateway", "onyx.gateway.app")
 """What workers need besides if they serve metrics, and if they take requests over HTTP."""
 RESTART_BACK_OFF_S = 0.5
 
@@ -49,7 +49,7 @@ def worker_launcher(settings: Settings, shared: Sequence[str] | None = None) -> 
     if settings.telemetry.metrics_port is not None:
         modules += TELEMETRY
     if settings.http.port is not None and find_spec("uvicorn") is not None:
-        modules.append(HTTP)
+        modules += HTTP
     return Launcher(worker_environment(settings), modules, shared)
 
 

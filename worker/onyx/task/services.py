@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from onyx.base.seams import Clock
 from onyx.ids import JobId, PeerId, TaskName
@@ -19,13 +19,15 @@ from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.requests.mailboxes import MailboxRegistry
 from onyx.settings import Settings
-from onyx.spark.child.request import StageRunner
-from onyx.spark.driver.request import QueryRequest, RunningQuery
 from onyx.storage.interface import BlobStore
 from onyx.tables.shared import SharedTables
 from onyx.telemetry.interface import TaskMetrics
 from onyx.telemetry.recorder import Recording
 from onyx.transport.interface import Transport
+
+if TYPE_CHECKING:  # few tasks are of Spark
+    from onyx.spark.child.request import StageRunner
+    from onyx.spark.driver.request import QueryRequest, RunningQuery
 
 T = TypeVar("T")
 
@@ -39,14 +41,17 @@ class Services(Protocol):
     recorder: Recording
     mailboxes: MailboxRegistry
     """Where requests of clients to this process are handed over."""
-    stage_runner: StageRunner
-    """Runs stages of Spark."""
     tables: SharedTables
     """The tables that tasks of this process look up."""
 
     @property
     def log(self) -> LogReader:
         """Chunks and documents beside the log."""
+        ...
+
+    @property
+    def stage_runner(self) -> StageRunner:
+        """Runs stages of Spark."""
         ...
 
     def replica(self) -> Replica:

@@ -12,8 +12,12 @@ from concurrent.futures import Future
 import msgspec
 from google.protobuf.message import DecodeError
 
+from onyx.base.seams import Clock
 from onyx.errors import SegmentError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.requests.tokens import Tokens
+from onyx.settings import Settings
+from onyx.storage.opening import absolute
 from onyx.wire.v1 import queries_pb2 as pb
 
 ANSWER_BYTES_MAX = 16_777_216
@@ -26,6 +30,12 @@ TABLE = ".table/"
 MEASURES = ".measures"
 """In place of a state: what the group measures (`reports.measures`), as JSON; of one job, or of all
 with an empty id. No peer is asked, and no allocation version is meant."""
+
+
+def tokens_of_states(settings: Settings, clock: Clock) -> Tokens:
+    """The tokens that open all states of a worker, over HTTP and over gRPC."""
+    file = settings.state.token_file
+    return Tokens(clock, absolute(file, settings.data_dir) if file else None)
 
 
 class StateQuery(msgspec.Struct, frozen=True):

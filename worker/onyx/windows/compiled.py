@@ -12,8 +12,6 @@ from onyx.windows.triggers.trigger import Trigger
 
 FIRINGS_PAGE_MAX = 1_000
 """Firings that are objects, made at once."""
-ROWS_PAGE_MAX = 10_000
-"""Groups that fire together as rows."""
 
 
 class CompiledWindow(msgspec.Struct, frozen=True):

@@ -19,10 +19,11 @@ from onyx.keystate.buckets import Holder, InMemory
 from onyx.keystate.coded import Groups, Keyed, keyed
 from onyx.keystate.extents import Extent, Number
 from onyx.keystate.groups import Shards, only_shard
+from onyx.keystate.pages import ROWS_PAGE_MAX
 from onyx.keystate.records import Record, Records, StateFiles, StatesRecord, WindowRecord
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.windows.arrays.joined_records import joined
-from onyx.windows.compiled import ROWS_PAGE_MAX, CompiledWindows
+from onyx.windows.compiled import CompiledWindows
 from onyx.windows.firing import PENDING, AnyFiring, BatchOutcome, Pages
 from onyx.windows.prepared import WindowInput, take
 from onyx.windows.running import Make, RunningWindow

@@ -7,20 +7,25 @@ two groups take themselves for it (one is behind), both collect, which does no h
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import OnyxError
-from onyx.history.archive import open_archive
-from onyx.history.collection import Collected, HistoryCollector
-from onyx.history.replicas import Replicas
 from onyx.ids import GroupId
 from onyx.peer.work.workforce import TaskServices
 from onyx.replica.state import Replica
-from onyx.spark.result_files import remove_left
 from onyx.telemetry.catalog import LOG_STORED, LOG_STORED_MAX
 from onyx.telemetry.interface import GroupMetrics
 
+if TYPE_CHECKING:
+    from onyx.history.collection import Collected, HistoryCollector
+
 logger = logging.getLogger("onyx.peer")
+_COLLECTOR: OnDemand[Callable[..., HistoryCollector]]
+_COLLECTOR = OnDemand("onyx.history.collection:collector_of_worker")
+"""Only one worker of a cluster has it."""
 
 
 class GarbageCollection:
@@ -65,14 +70,10 @@ class GarbageCollection:
 
     def _opened(self) -> HistoryCollector:
         services = self._services
-        settings, log = services.settings, services.log
-        return HistoryCollector(
-            log,
-            Replicas(log, settings.job_scheduler, open_archive(settings, log)),
-            settings.history,
-            lambda command: log.append([command]),
+        return _COLLECTOR.load()(
+            services.settings,
+            services.log,
             lambda job: services.state_store(durable=True).remove_tree(job),
-            lambda path, name: remove_left(path, name, settings),
             services.clock.wall_ms,
         )
 

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onyx.base.on_demand import OnDemand
 from onyx.base.runs import Numbers
 from onyx.errors import OnyxError, Unavailable
 from onyx.ids import AllocationVersion, JobId, PeerId
@@ -39,9 +40,6 @@ from onyx.replica.state import Replica
 from onyx.requests.request import Answer as RequestAnswer
 from onyx.requests.request import Append, answered
 from onyx.settings import Settings
-from onyx.spark.child.request import StageRunner
-from onyx.spark.child.runner import run_in_child
-from onyx.spark.driver.process import QueryProcess
 from onyx.state.location import open_store, state_location
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
@@ -50,7 +48,14 @@ from onyx.task.task import ReturnedValues, StateQuestion, trees_message
 from onyx.transport.interface import Lookup
 from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
 
+if TYPE_CHECKING:
+    from onyx.spark.child.request import StageRunner
+    from onyx.spark.driver.process import QueryProcess
+    from onyx.spark.driver.request import QueryRequest, RunningQuery
+
 logger = logging.getLogger("onyx.peer")
+_RUN_IN_CHILD: OnDemand[StageRunner] = OnDemand("onyx.spark.child.runner:run_in_child")
+_QUERY_PROCESS: OnDemand[type[QueryProcess]] = OnDemand("onyx.spark.driver.process:QueryProcess")
 
 
 class Workforce:
@@ -235,8 +240,6 @@ class TaskServices:
         self.restart_peer = life.replace_peer
         self.build_input = build_input
         self.build_output = build_output
-        self.stage_runner: StageRunner = run_in_child
-        self.start_query = QueryProcess
         self.state_store = StateStores(context.settings).store
         self.metrics = life.telemetry.of_task
         self.store_exception = ExceptionReports(life).store
@@ -248,6 +251,15 @@ class TaskServices:
         end all tasks."""
         check_command(command, self.log.group, self.settings.log.entry_bytes_max)
         self._life.events.post(Propose(peer, command))
+
+    @property
+    def stage_runner(self) -> StageRunner:
+        """Runs stages of Spark."""
+        return _RUN_IN_CHILD.load()
+
+    def start_query(self, request: QueryRequest, wake: Callable[[], None]) -> RunningQuery:
+        """Start the process that runs a job on Spark. Raises SettingsError and Unavailable."""
+        return _QUERY_PROCESS.load()(request, wake)
 
     def fn_params(self, task: str) -> Sequence[Any]:
         """Leading arguments of the task's function that the worker was started with."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -36,7 +36,9 @@ from onyx.task.state.held_acks import HeldAcks
 from onyx.task.state.keeper import StateKeeper
 from onyx.task.state.task_state import TaskState
 from onyx.task.user_code import run_beside
-from onyx.windows.running import Make
+
+if TYPE_CHECKING:
+    from onyx.windows.running import Make
 
 PART_INTERVAL_S = 1.0
 """Longest time that rows for Spark wait for their part: a part is a file, and large ones are read
