@@ -11,9 +11,10 @@ import pytest
 from onyx.keystate.records import SetStates, SetTriggerStates, TimerDue, WatermarkReached
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.task.recovery.old_job import numbers
 from onyx.upgrade.compatibility import input_doubt
 from onyx.upgrade.plan import plan, upgrading
-from onyx.upgrade.translation import Translation, numbers
+from onyx.upgrade.translation import Translation
 
 Spec = dict[str, Any]
 OLD: Spec = {

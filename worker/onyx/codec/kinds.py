@@ -27,13 +27,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from gc import get_referents
-from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import describe_type
 from onyx.flow.instants import has_utc
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 NESTING_MAX = 64
 """Deepest nesting of lists and dicts within a segment."""
@@ -49,6 +52,9 @@ TEXT = frozenset({str})
 
 _DATE, _TIME, _TIMEDELTA, _DECIMAL, _DATETIME, _TUPLE, _MAP = range(1, 8)
 """Extension codes. They are in state logs: give none of them another meaning."""
+
+_ZONE: OnDemand[type[ZoneInfo]] = OnDemand("zoneinfo:ZoneInfo")
+"""Few jobs have times of other zones."""
 
 Ext = msgspec.msgpack.Ext
 _encoder = msgspec.msgpack.Encoder()
@@ -181,7 +187,7 @@ def _packed_datetime(value: datetime) -> Any:
     zone = value.tzinfo
     if zone is UTC or zone is None:
         return value
-    name = zone.key if isinstance(zone, ZoneInfo) and zone.key else ""
+    name = zone.key if isinstance(zone, _ZONE.load()) and zone.key else ""
     return Ext(_DATETIME, f"{value.isoformat()} {name}".encode())
 
 
@@ -191,7 +197,7 @@ def _unpacked_datetime(text: str) -> datetime:
     if not name:
         return value
     try:
-        return value.astimezone(ZoneInfo(name))
+        return value.astimezone(_ZONE.load()(name))
     except (LookupError, OSError):  # this machine's table of zones lacks it
         return value
 

@@ -27,7 +27,7 @@ rows that matter, and only those are converted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -54,7 +54,9 @@ from onyx.flow.predicates import (
 from onyx.flow.segment import RetriesExhausted, SegmentFailure
 from onyx.model.job import FlowCondition, Job, Targets
 from onyx.model.workflow import back_from
-from onyx.sql.batches import Expression
+
+if TYPE_CHECKING:
+    from onyx.sql.batches import Expression
 
 PostTransform = Callable[[Any, Any, Exception], Any]
 
@@ -408,12 +410,11 @@ def ask_of(node: Node, of_columns: bool) -> Ask:
     """
     if isinstance(node, Comparison):
         return _comparing(node)
-    if isinstance(node, Expression):
-        return _by_sql(node)
     if isinstance(node, Call):
         return _of_columns(node) if of_columns else _of_dicts(segment_test(node))
-    operands = [ask_of(each, of_columns) for each in node.operands]
-    return _combined(node, operands)
+    if isinstance(node, Combination):
+        return _combined(node, [ask_of(each, of_columns) for each in node.operands])
+    return _by_sql(node)
 
 
 def one_by_one(ask: Ask) -> Test:

@@ -9,15 +9,20 @@ and text of a job would be near code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import UserError
 from onyx.flow.comparisons import Comparison, comparison_of
 from onyx.model.job import Predicate
 from onyx.model.names import COMBINATORS, COMPARISONS, SQL
-from onyx.sql.batches import Expression
+
+if TYPE_CHECKING:
+    from onyx.sql.batches import Expression
+
+_EXPRESSION: OnDemand[type[Expression]] = OnDemand("onyx.sql.batches:Expression")
 
 Resolve = Callable[[str], Callable[..., Any]]
 """`package.module:name` to the function."""
@@ -40,7 +45,7 @@ class Combination(msgspec.Struct, frozen=True):
     operands: tuple[Node, ...]
 
 
-Node = Call | Comparison | Combination | Expression
+Node: TypeAlias = "Call | Comparison | Combination | Expression"
 
 
 def read(expression: Predicate, options: Mapping[str, Any], resolve: Resolve, where: str) -> Node:
@@ -85,7 +90,7 @@ def has_sql(node: Node) -> bool:
     """Whether there is SQL in it, which is about columns."""
     if isinstance(node, Combination):
         return any(map(has_sql, node.operands))
-    return isinstance(node, Expression)
+    return not isinstance(node, Call | Comparison)
 
 
 def compared(node: Node) -> tuple[str, ...]:
@@ -101,12 +106,12 @@ def segment_test(node: Node) -> Test:
     Comparisons are about the new segment; where that is an exception, about the old one, which is
     the segment that failed. SQL is about columns (`conditions.one_by_one`).
     """
-    assert not isinstance(node, Expression), "it is about columns"
     if isinstance(node, Call):
         return _with_params(node.fn, node.params)
     if isinstance(node, Comparison):
         answer, key = node.answer(), node.key
         return lambda event, old, new, all_new: answer((new if type(new) is dict else old).get(key))
+    assert isinstance(node, Combination), "SQL is about columns"
     return _combine(node.operator, [segment_test(each) for each in node.operands])
 
 
@@ -114,7 +119,7 @@ def _expression(operands: Sequence[Any], where: str) -> Expression:
     if len(operands) != 1 or not isinstance(operands[0], str):
         raise UserError(f'{where}: sql takes one operand: ["sql", "an expression"]')
     try:
-        return Expression(operands[0])
+        return _EXPRESSION.load()(operands[0])
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
 

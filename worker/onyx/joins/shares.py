@@ -8,7 +8,7 @@ values, so a segment and its row meet.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +18,7 @@ from onyx.flow.arrays import Indices
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
-from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry
-
-
-class TableShare(NamedTuple):
-    """Which part of the groups of a task a peer has."""
-
-    task: TaskName
-    rank: int
-    """Number of the peer among those of the task."""
-    peers: int
 
 
 class Dealing:

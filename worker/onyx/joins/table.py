@@ -218,11 +218,6 @@ class Lookup(Mapping[Any, Row]):
         return table.columns.take(pa.array(found, mask=found == NONE))
 
 
-def lookups(tables: Mapping[str, Callable[[], Table]], names: Sequence[str]) -> list[Lookup]:
-    """Some tables as functions have them."""
-    return [Lookup(tables[name]) for name in names]
-
-
 class RowVersions:
     """Versions of rows."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
+from onyx.base.on_demand import OnDemand
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.flow.conditions import (
     Conditions,
@@ -19,17 +20,23 @@ from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.leaves import resolve_params
 from onyx.flow.predicates import Resolve
-from onyx.joins.enrichment import Enrichment
-from onyx.joins.kept import ForeignState, Reading
-from onyx.joins.table import Table, lookups
 from onyx.model.job import EMPTY, CatalogEntry, Job
 from onyx.model.workflow import children, loop_of, read_of, receivers
 from onyx.operators.table import definition_of
 from onyx.program.program import Program, Routes
-from onyx.sql.batches import Query
-from onyx.sql.time_limit import TIMEOUT_S
 
-Tables = Mapping[str, Callable[[], Table]]
+if TYPE_CHECKING:
+    from onyx.joins.enrichment import Enrichment
+    from onyx.joins.kept import ForeignState, Reading
+    from onyx.joins.table import Lookup, Table
+    from onyx.sql.batches import Query
+
+_QUERY: OnDemand[type[Query]] = OnDemand("onyx.sql.batches:Query")
+_ENRICHMENT: OnDemand[type[Enrichment]] = OnDemand("onyx.joins.enrichment:Enrichment")
+_FOREIGN_STATE: OnDemand[type[ForeignState]] = OnDemand("onyx.joins.kept:ForeignState")
+_READING: OnDemand[type[Reading]] = OnDemand("onyx.joins.kept:Reading")
+_LOOKUP: OnDemand[type[Lookup]] = OnDemand("onyx.joins.table:Lookup")
+Tables = Mapping[str, Callable[[], "Table"]]
 """Tables by name, each as it is now."""
 
 
@@ -48,7 +55,8 @@ def with_functions(
     """
     job, entry = program.job, program.entry
     found = {name: find() for name, find in lookups_of(job, entry, resolve).items()}
-    params = [*resolve_params({entry.name: fn_params}, entry), *lookups(tables, entry.tables)]
+    params = [*resolve_params({entry.name: fn_params}, entry)]
+    params += [_LOOKUP.load()(tables[name]) for name in entry.tables]
     program.event.update(params=params, fn=found["fn"])
     kept = _kept(job, entry)
     return replace(
@@ -76,8 +84,8 @@ def function_of(entry: CatalogEntry, resolve: Resolve) -> Callable[..., Any] | N
         UserError: the function is not registered, or the SQL cannot be run.
     """
     if entry.sql is not None:
-        given_ms = entry.sql_timeout
-        return Query(entry.sql, TIMEOUT_S if given_ms is None else given_ms / 1_000)
+        query, given_ms = _QUERY.load(), entry.sql_timeout
+        return query(entry.sql) if given_ms is None else query(entry.sql, given_ms / 1_000)
     return resolve(entry.fn) if entry.fn is not None else None
 
 
@@ -89,9 +97,9 @@ def _join(
         return None
     inner = join.how == "inner"
     if kept is not None:
-        return Reading(kept, inner)
+        return _READING.load()(kept, inner)
     assert join.table is not None, "validated: a join names a table or a state"
-    made = Enrichment(
+    made = _ENRICHMENT.load()(
         tables[join.table], join.keys, inner, join.columns, join.under, join.at, join.default
     )
     made.check(made.table())
@@ -106,7 +114,9 @@ def _kept(job: Job, entry: CatalogEntry) -> ForeignState | None:
     assert join.under is not None, "validated: the value of a state has a name"
     by = read.task.group_by_key
     names = by if isinstance(by, tuple) else None
-    return ForeignState(read.state, join.keys, join.under, names, join.default.get(join.under))
+    return _FOREIGN_STATE.load()(
+        read.state, join.keys, join.under, names, join.default.get(join.under)
+    )
 
 
 def _takes(program: Program) -> Literal["dicts", "arrow"] | None:

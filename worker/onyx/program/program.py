@@ -14,7 +14,7 @@ too (`Needs`): it is known before there is any state.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -27,13 +27,15 @@ from onyx.flow.groups.getters import KeyGetter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.groups.keys import shard_of
 from onyx.ids import JobId, PeerId, TaskName
-from onyx.joins.enrichment import Enrichment
-from onyx.joins.kept import ForeignState, Reading
 from onyx.keystate.coded import GroupKeys
 from onyx.keystate.groups import Shards, only_shard
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.lifecycles import Event, Lifecycles
 from onyx.telemetry.interface import TaskMetrics
+
+if TYPE_CHECKING:
+    from onyx.joins.enrichment import Enrichment
+    from onyx.joins.kept import ForeignState, Reading
 
 
 class Routes(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
+import numpy as np
 from msgspec import field
 
 from onyx.errors import Fenced
@@ -71,6 +72,8 @@ class CarriedState(msgspec.Struct, frozen=True):
     watermark: Watermark | None
 
 
+_EMPTY = np.empty(0, dtype=np.uint64)
+NOTHING = CarriedState({}, _EMPTY, _EMPTY, None)
 CarryOver = Callable[[frozenset[int]], CarriedState]
 
 

@@ -15,19 +15,22 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from threading import Lock
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 from msgspec import field
 
+from onyx.base.on_demand import OnDemand
 from onyx.base.seams import Clock
 from onyx.errors import describe
 from onyx.ids import JobId, TaskName
-from onyx.joins.asked import AskedTable
-from onyx.joins.shares import TableShare
-from onyx.joins.table import Table
+
+if TYPE_CHECKING:
+    from onyx.joins.asked import AskedTable
+    from onyx.joins.table import Table
 
 logger = logging.getLogger(__name__)
+_ASKED: OnDemand[type[AskedTable]] = OnDemand("onyx.joins.asked:AskedTable")
 
 Run = Callable[[Callable[[], Any]], Future[Any]]
 """Runs what may take long."""
@@ -114,8 +117,17 @@ class RefreshedTable(Generic[T]):
         logger.info("table %s has %s", table.name, table.size)
 
 
-Load = Callable[[Callable[[], bool]], Table]
+Load = Callable[[Callable[[], bool]], "Table"]
 """Loads a table. Gets a function that is false when nobody waits for it any more."""
+
+
+class TableShare(NamedTuple):
+    """Which part of the groups of a task a peer has."""
+
+    task: TaskName
+    rank: int
+    """Number of the peer among those of the task."""
+    peers: int
 
 
 class TableId(NamedTuple):
@@ -127,7 +139,7 @@ class TableId(NamedTuple):
     """Whose part it is; None: the whole table."""
 
 
-class SharedTable(RefreshedTable[Table]):
+class SharedTable(RefreshedTable["Table"]):
     """One table of one job in this process. Any thread may call."""
 
     def __init__(self, load: Load, run: Run, clock: Clock, refresh_s: float | None) -> None:
@@ -140,7 +152,7 @@ class SharedTable(RefreshedTable[Table]):
         """The table as questions see it. Takes long the first time."""
         table, asked = self.now(), self._asked
         if asked is None or asked.table is not table:
-            asked = AskedTable(table)
+            asked = _ASKED.load()(table)
             with self._lock:
                 # It holds the table, which may have been replaced meanwhile.
                 self._asked = asked if self._table is table else None

@@ -5,20 +5,26 @@ publishes what the query of a job on Spark has staged.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from onyx.base.on_demand import OnDemand
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Output, PluginContext
 from onyx.rights import rights_of
-from onyx.spark.driver.outputs import Outputs
 from onyx.task.other_jobs import journal_of, output_of
 from onyx.task.parts import Assignment, Runtime
 from onyx.task.seal_progress import count_stage_run, report_seal
 from onyx.task.services import Services
 from onyx.task.source.frontier import stored_cursors
+
+if TYPE_CHECKING:
+    from onyx.spark.driver.outputs import Outputs
+
+_OUTPUTS: OnDemand[type[Outputs]] = OnDemand("onyx.spark.driver.outputs:Outputs")
 
 
 def context_in_process(
@@ -75,7 +81,7 @@ def outputs_of(assignment: Assignment, job_id: JobId, job: Job) -> Outputs:
         for entry in job.catalog
         if entry.type == "output"
     }
-    return Outputs(makers, assignment.wanted)
+    return _OUTPUTS.load()(makers, assignment.wanted)
 
 
 def context_of_driver(

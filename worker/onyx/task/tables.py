@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from onyx.base.on_demand import OnDemand
 from onyx.flow.columns.record_batch import Columns
-from onyx.joins.enrichment import Enrichment
-from onyx.joins.shares import Dealing, TableShare
-from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.workflow import looked_up
-from onyx.tables.loading import load_table
-from onyx.tables.shared import Load, TableSource, TaskTables
+from onyx.tables.shared import Load, TableShare, TableSource, TaskTables
 from onyx.task.channels.wiring import sites_of
 from onyx.task.parts import (
     Allocation,
@@ -24,6 +22,15 @@ from onyx.task.parts import (
     is_allocated,
 )
 from onyx.task.plugin_context import context_in_process
+
+if TYPE_CHECKING:
+    from onyx.joins.enrichment import Enrichment
+    from onyx.joins.shares import Dealing
+    from onyx.joins.table import Table
+
+_ENRICHMENT: OnDemand[type[Enrichment]] = OnDemand("onyx.joins.enrichment:Enrichment")
+_DEALING: OnDemand[type[Dealing]] = OnDemand("onyx.joins.shares:Dealing")
+_LOAD_TABLE: OnDemand[Callable[..., Table]] = OnDemand("onyx.tables.loading:load_table")
 
 
 def tables_of(assignment: Assignment, job: Job, entry: CatalogEntry) -> TaskTables:
@@ -64,7 +71,7 @@ def tables_again(runtime: Runtime, allocation: Allocation) -> bool:
     tables.take(allocation.wiring.rank, allocation.wiring.task_peers)
     if not tables.loaded:
         return False
-    if isinstance(join, Enrichment):
+    if isinstance(join, _ENRICHMENT.load()):
         join.check(join.table())
     return True
 
@@ -76,7 +83,11 @@ def _loading(
     table: CatalogEntry,
     share: TableShare | None,
 ) -> Load:
-    keep = None if share is None else partial(Dealing(table, task, share.peers).part, share.rank)
+    keep = (
+        None
+        if share is None
+        else partial(_DEALING.load()(table, task, share.peers).part, share.rank)
+    )
     return partial(_load, assignment, job, table, keep)
 
 
@@ -94,4 +105,4 @@ def _load(
     assert table.plugin is not None, "validated: a table names a plugin"
     plugin = services.build_input(table.plugin, context)
     bytes_max = services.settings.task.table_bytes_max
-    return load_table(table, plugin, bytes_max, wanted, keep)
+    return _LOAD_TABLE.load()(table, plugin, bytes_max, wanted, keep)

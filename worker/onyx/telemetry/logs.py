@@ -18,13 +18,13 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from logging.config import dictConfig
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Any, TextIO
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import SettingsError, message_of
 from onyx.replica.authors import AUDIT
 from onyx.settings import TelemetrySettings
@@ -126,6 +126,9 @@ _followed = {(_DEFAULT.log_level, _DEFAULT.log_format, _DEFAULT.log_file, _DEFAU
 """Level, format, file and configuration that this process follows."""
 
 
+_DICT_CONFIG: OnDemand[Callable[[dict[str, Any]], None]] = OnDemand("logging.config:dictConfig")
+
+
 def _check(level: str, log_format: str) -> None:
     if level.upper() not in LEVELS:
         raise SettingsError(f"log_level={level!r}: expected one of {', '.join(LEVELS)}")
@@ -137,7 +140,7 @@ def _apply(config: str) -> None:
     """Add what the owner of the process wants of logging."""
     try:
         said = json.loads(Path(config).read_text("utf-8"))
-        dictConfig({"version": 1, "disable_existing_loggers": False, **said})
+        _DICT_CONFIG.load()({"version": 1, "disable_existing_loggers": False, **said})
     except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
         raise SettingsError(
             f"telemetry.log_config={config!r}: is no file in JSON that "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from onyx.keystate.records import (
     JOINED,
@@ -67,27 +67,6 @@ def _kept_states(old: Job, new: Job, task: str, plan: Plan) -> frozenset[str]:
 def is_of_the_end(record: Record) -> bool:
     """Whether it says what has fired for the last time, which it has not if more comes."""
     return isinstance(record, FiringProgress) and record.event_type == "job-completed"
-
-
-def numbers(
-    old: Mapping[str, tuple[int, list[str]]], new: Mapping[str, tuple[int, list[str]]]
-) -> dict[int, int]:
-    """New numbers of partitions by their old ones.
-
-    Args:
-        old: for each task that is carried over, the number of its first partition, and the names of
-            all in order.
-        new: the same in the other job.
-    """
-    found: dict[int, int] = {}
-    for task in old.keys() & new.keys():
-        first, names = new[task]
-        numbers = {name: first + index for index, name in enumerate(names)}
-        before, names = old[task]
-        found |= {
-            before + index: numbers[name] for index, name in enumerate(names) if name in numbers
-        }
-    return found
 
 
 def _kept(old: Job, new: Job, window: str) -> frozenset[str]:

@@ -21,7 +21,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onyx.errors import InvariantViolated, OnyxError, Unavailable, describe
+from onyx.base.on_demand import OnDemand
+from onyx.errors import InvariantViolated, OnyxError, Problem, Unavailable, describe
 from onyx.flow.leaves import resolve_params
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
@@ -31,7 +32,6 @@ from onyx.program.failure import frames
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.replica.commands.check_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
 from onyx.replica.effects import AnswerCheck
-from onyx.submission.job_checks import wrong_options, wrong_sql
 from onyx.task.plugin_context import context_in_process
 from onyx.task.services import Services
 
@@ -42,6 +42,9 @@ CHECK = JobId("check")
 """In the place of the id of a job that has none yet."""
 
 logger = logging.getLogger("onyx.peer")
+Look = Callable[[Job], tuple[Problem, ...]]
+_WRONG_OPTIONS: OnDemand[Look] = OnDemand("onyx.submission.job_checks:wrong_options")
+_WRONG_SQL: OnDemand[Look] = OnDemand("onyx.submission.job_checks:wrong_sql")
 
 
 class JobChecker:
@@ -84,7 +87,7 @@ class JobChecker:
     def _problems(self, check: AnswerCheck) -> list[str]:
         chunk = self._services.log.get_chunk(check.digest)
         job = stored_job(chunk, f"of check {check.check}")
-        wrong = [str(each) for each in (*wrong_options(job), *wrong_sql(job))]
+        wrong = [str(each) for each in (*_WRONG_OPTIONS.load()(job), *_WRONG_SQL.load()(job))]
         return wrong or problems(job, self._group, self._services)
 
 

@@ -9,7 +9,7 @@ process share, among them perhaps the one that is to answer.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,10 +17,12 @@ from onyx.base.seams import Clock
 from onyx.codec.questions import decode_states, key_pieces
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
-from onyx.joins.kept import ForeignState
 from onyx.keystate.groups import Shards
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.transport.interface import LookUp, LookUpAnswer, Transport
+
+if TYPE_CHECKING:
+    from onyx.joins.kept import ForeignState
 
 ASK_AGAIN_S = 2.0
 """After so long without an answer: it was lost, or its peer is busy with a batch."""

@@ -7,30 +7,36 @@ closed before it is read, so nothing follows, and nothing of it is in flight.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import chain
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from onyx.base.on_demand import OnDemand
 from onyx.base.structs import stored
 from onyx.errors import UserError
 from onyx.ids import JobId, TaskName
 from onyx.log import documents
 from onyx.log.documents import RESTORE_LOG
 from onyx.log.interface import LogReader
-from onyx.model.job import Job
+from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import keeps_journal
+from onyx.model.workflow import stateful_tasks
 from onyx.plugins.protocol import OldJournal, UpgradedJob
 from onyx.replica.state import Partitions, Replica
-from onyx.spark.driver.committed import Committed, close
 from onyx.task.parts import Assignment, Runtime
 from onyx.task.source.frontier import stored_cursors
-from onyx.upgrade.compatibility import windowed
-from onyx.upgrade.plan import Plan
-from onyx.upgrade.plan import plan as plan_of
-from onyx.upgrade.translation import numbers
+
+if TYPE_CHECKING:
+    from onyx.spark.driver.committed import Committed
+    from onyx.upgrade.plan import Plan
+
+_PLAN_OF: OnDemand[Callable[[Job, Job, Upgrade], Plan]] = OnDemand("onyx.upgrade.plan:plan")
+_CLOSE: OnDemand[Callable[[LogReader, JobId, JobId], Committed]] = OnDemand(
+    "onyx.spark.driver.committed:close"
+)
 
 
 class OldJobPlan(msgspec.Struct, frozen=True):
@@ -70,7 +76,7 @@ def planned(assignment: Assignment, new: Job) -> OldJobPlan:
             "has forgotten; submit it without `upgrade`, to begin anew"
         )
     old = stored_job(services.log.get_chunk(digest), job_id)
-    plan = plan_of(old, new, new.upgrade)
+    plan = _PLAN_OF.load()(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
     return OldJobPlan(job_id, old, plan)
@@ -80,8 +86,8 @@ def old_job(assignment: Assignment, new: Job) -> OldJob:
     """The old job, for a peer of the new one. Blocks. Raises like `planned` and `close`."""
     services, job = assignment.services, assignment.job_id
     replica, log, old = services.replica(), services.log, planned(assignment, new)
-    query = close(log, old.id, by=job) if old.job.engine == "spark" else None
-    inputs, tasks = _inputs(new), windowed(new)
+    query = _CLOSE.load()(log, old.id, job) if old.job.engine == "spark" else None
+    inputs, tasks = _inputs(new), stateful_tasks(new)
     carried = {name for name in inputs if old.plan.carries("input", name)}
     carried |= {name for name in tasks if old.plan.carries("task", name)}
     if query is None:
@@ -104,8 +110,40 @@ def _read_by(query: Committed, tasks: set[str]) -> dict[str, tuple[int, list[str
     return found
 
 
+def numbers(
+    old: Mapping[str, tuple[int, list[str]]], new: Mapping[str, tuple[int, list[str]]]
+) -> dict[int, int]:
+    """New numbers of partitions by their old ones.
+
+    Args:
+        old: for each task that is carried over, the number of its first partition, and the names of
+            all in order.
+        new: the same in the other job.
+    """
+    found: dict[int, int] = {}
+    for task in old.keys() & new.keys():
+        first, names = new[task]
+        numbers = {name: first + index for index, name in enumerate(names)}
+        before, names = old[task]
+        found |= {
+            before + index: numbers[name] for index, name in enumerate(names) if name in numbers
+        }
+    return found
+
+
 def _inputs(job: Job) -> tuple[str, ...]:
     return tuple(entry.name for entry in job.catalog if entry.type == "input")
+
+
+def may_carry_over(assignment: Assignment) -> bool:
+    """Whether all partitions of the job are registered, if it upgrades another one."""
+    # A peer that read before its own partitions have numbers could not renumber what the old job
+    # has applied, and would take segments that come again for new ones.
+    replica, job = assignment.services.replica(), assignment.job_id
+    known = replica.partitions(job)
+    return replica.upgrades(job) is None or all(
+        source in known for source in replica.spec(job).sources
+    )
 
 
 def named_partitions(

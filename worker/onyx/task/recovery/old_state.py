@@ -21,8 +21,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
 
-import numpy as np
-
 from onyx.errors import UserError
 from onyx.ledger.lineage import renumbered
 from onyx.model.job import Job
@@ -31,7 +29,7 @@ from onyx.state.buckets import read_buckets
 from onyx.state.chunks import ShardChange, Watermark
 from onyx.state.location import check_shared, state_location
 from onyx.state.names import TaskFolder
-from onyx.state.recovery import CarriedState, CarryOver, read_state
+from onyx.state.recovery import NOTHING, CarriedState, CarryOver, read_state
 from onyx.state.shard_states import GatheredState, ShardState
 from onyx.storage.interface import BlobStore
 from onyx.task.parts import Assignment, Runtime
@@ -40,15 +38,9 @@ from onyx.task.recovery.old_job import OldJob, OldJobPlan, old_job
 from onyx.task.recovery.state_log import report_recovery
 from onyx.upgrade.translation import Translation, is_of_the_end
 
-_EMPTY = np.empty(0, dtype=np.uint64)
 
-NOTHING = CarriedState({}, _EMPTY, _EMPTY, None)
-
-
-def carry_over_state(runtime: Runtime) -> CarryOver | None:
-    """How a task gets its state from the old job; None if the job upgrades none."""
-    if runtime.services.replica().upgrades(runtime.job_id) is None:
-        return None
+def carry_over_state(runtime: Runtime) -> CarryOver:
+    """How a task gets its state from the old job."""
 
     def carry_over(shards: frozenset[int]) -> CarriedState:
         old = old_job(runtime.assignment, runtime.program.job)
@@ -83,17 +75,6 @@ def translated(
         return ShardChange(records, shard.emitted, shard.settled, closed, keys)
 
     return state
-
-
-def may_carry_over(assignment: Assignment) -> bool:
-    """Whether all partitions of the job are registered, if it upgrades another one."""
-    # A peer that read before its own partitions have numbers could not renumber what the old job
-    # has applied, and would take segments that come again for new ones.
-    replica, job = assignment.services.replica(), assignment.job_id
-    known = replica.partitions(job)
-    return replica.upgrades(job) is None or all(
-        source in known for source in replica.spec(job).sources
-    )
 
 
 def read_old_state(runtime: Runtime, old: OldJob, shards: frozenset[int]) -> GatheredState:

@@ -7,30 +7,35 @@ is ready, so nothing that was committed is lost, and nothing is written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import UserError
 from onyx.flow.groups.keys import SHARDS
 from onyx.ids import GroupId
 from onyx.keystate.records import StagedOutput
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext, Token, TransactionalOutput
-from onyx.state.recovery import CarriedState, CarryOver, RecoveredState
-from onyx.state.shard_states import ShardState
+from onyx.state.recovery import NOTHING, CarriedState, CarryOver, RecoveredState
+from onyx.state.shard_states import GatheredState, ShardState
 from onyx.task.channels.wiring import Wiring, commits
 from onyx.task.parts import Allocation, Assignment, Runtime
 from onyx.task.plugin_context import plugin_context
-from onyx.task.recovery.old_job import OldJobPlan, old_job, upgraded_job
-from onyx.task.recovery.old_state import NOTHING, carried_over, may_carry_over, read_old_state
+from onyx.task.recovery.old_job import OldJob, OldJobPlan, may_carry_over, old_job, upgraded_job
 from onyx.task.recovery.state_log import from_state_log, shards_of_rank
 from onyx.task.services import Services
 from onyx.task.sink.exactly_once import OutputCommits
 from onyx.task.sink.sink import Sink
+
+_READ_OLD_STATE: OnDemand[Callable[[Runtime, OldJob, frozenset[int]], GatheredState]]
+_READ_OLD_STATE = OnDemand("onyx.task.recovery.old_state:read_old_state")
+_CARRIED_OVER: OnDemand[Callable[[GatheredState, OldJob, Mapping[int, ShardState]], CarriedState]]
+_CARRIED_OVER = OnDemand("onyx.task.recovery.old_state:carried_over")
 
 
 def recover_output(runtime: Runtime, allocation: Allocation, sink: Sink) -> bool:
@@ -98,10 +103,10 @@ def carry_over_written(runtime: Runtime) -> CarryOver | None:
         old = old_job(runtime.assignment, runtime.program.job)
         if not old.plan.carries("output", runtime.task) or not commits(old.job, runtime.task):
             return NOTHING
-        found = read_old_state(runtime, old, shards)
+        found = _READ_OLD_STATE.load()(runtime, old, shards)
         tokens = last_tokens(found.shards.values())
         finish(runtime.services, old, runtime.task, plugin_context(runtime), tokens)
-        return carried_over(found, old, {})
+        return _CARRIED_OVER.load()(found, old, {})
 
     return carry_over
 

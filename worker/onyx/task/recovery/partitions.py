@@ -7,9 +7,11 @@ positions behind its last micro-batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
 from onyx.log.tenancy import NoRoom
@@ -18,14 +20,19 @@ from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.dealt_partitions import partitions_of
 from onyx.replica.state import Partitions
-from onyx.spark.driver.request import Position
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Assignment, Runtime
-from onyx.task.recovery.old_job import names_of, old_job, upgraded_job
-from onyx.task.recovery.old_state import publish_committed
+from onyx.task.recovery.old_job import OldJobPlan, names_of, old_job, upgraded_job
 from onyx.task.source.frontier import BEGIN, Frontier, FrontierStore
 from onyx.task.source.source import Source
 from onyx.task.user_code import reads_with_user_code, run_beside
+
+if TYPE_CHECKING:
+    from onyx.spark.driver.committed import Committed
+    from onyx.spark.driver.request import Position
+
+_PUBLISH_COMMITTED: OnDemand[Callable[[Assignment, OldJobPlan, Committed], None]]
+_PUBLISH_COMMITTED = OnDemand("onyx.task.recovery.old_state:publish_committed")
 
 
 def recover(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
@@ -166,7 +173,7 @@ def _of_old_job(runtime: Runtime, numbers: Collection[int]) -> dict[int, Frontie
     """What the old job has stored of these partitions, by the numbers that they have here."""
     old, found = old_job(runtime.assignment, runtime.program.job), dict[int, Frontier]()
     if old.query is not None:
-        publish_committed(runtime.assignment, old, old.query)
+        _PUBLISH_COMMITTED.load()(runtime.assignment, old, old.query)
         positions = old.query.read
         return {
             here: _frontier(positions[there])

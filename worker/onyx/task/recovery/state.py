@@ -25,10 +25,10 @@ from onyx.program.program import Definition, Program
 from onyx.settings import StateSettings
 from onyx.state.local.spilled import holder
 from onyx.state.local.spilled_keys import filters
-from onyx.state.recovery import RecoveredState
+from onyx.state.recovery import CarryOver, RecoveredState
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Allocation, Runtime, first_partition
-from onyx.task.recovery.old_state import carry_over_state, may_carry_over
+from onyx.task.recovery.old_job import may_carry_over
 from onyx.task.recovery.state_log import from_state_log, shards_of_rank
 from onyx.task.state.chunks import ChunkWriter
 from onyx.task.state.emissions import Emissions, run_of
@@ -46,6 +46,8 @@ faster."""
 
 PART_ROWS_MAX = 500_000
 
+_CARRY_OVER: OnDemand[Callable[[Runtime], CarryOver]]
+_CARRY_OVER = OnDemand("onyx.task.recovery.old_state:carry_over_state")
 _MAPPED: OnDemand[Callable[[StateSettings], Any]] = OnDemand("onyx.task.state.mapped:mapped")
 
 _MAKE_BY_SPARK: OnDemand[Callable[[Runtime, Wiring], Make]]
@@ -67,11 +69,12 @@ def recover_state(runtime: Runtime, allocation: Allocation) -> bool:
             return False
     if not may_carry_over(runtime.assignment):
         return False
+    upgrades = runtime.services.replica().upgrades(runtime.job_id) is not None
     allocation.keeper = from_state_log(
         runtime,
         allocation.wiring,
         shards_of_rank(allocation.wiring, shards),
-        carry_over_state(runtime),
+        _CARRY_OVER.load()(runtime) if upgrades else None,
         partial(_keeper, runtime, allocation.wiring, first),
     )
     return allocation.keeper is not None
