@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import helm_python
@@ -32,7 +33,13 @@ BASES = [
     {"cluster": {"http": {"enabled": True, "route": {"parentRefs": [{"name": "public"}]}}}},
 ]
 """A value that has an effect has it on top of one of these."""
-BASES_RENDERED = [render(base) for base in BASES]
+
+
+@cache
+def bases_rendered() -> list[dict[str, str]]:
+    return [render(base) for base in BASES]
+
+
 OTHERS: Object = {
     "zookeeper.address": "elsewhere:2181",
     "s3.endpoint": "http://minio:9000",
@@ -143,7 +150,7 @@ def test_a_value_is_documented_and_in_the_schema(path: str) -> None:
 @pytest.mark.short(50)
 @pytest.mark.parametrize("path", LEAVES)
 def test_a_value_has_an_effect(path: str) -> None:
-    for base, present in zip(BASES, BASES_RENDERED, strict=True):
+    for base, present in zip(BASES, bases_rendered(), strict=True):
         other = rendered(with_value(base, path, changed(path, LEAVES[path])))
         if other is not None and present != other:
             return

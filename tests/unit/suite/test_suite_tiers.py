@@ -1,4 +1,4 @@
-"""Which tests a tier has, what is said of those that are skipped, and the budget of a layer."""
+"""Which tests a tier has, what is said of those that pass or are skipped, and the budget."""
 
 from __future__ import annotations
 
@@ -24,6 +24,19 @@ def test_step(step): pass
 
 @given(strategies.none())
 def test_property(value): pass
+"""
+STEPS = """
+import pytest
+
+@pytest.fixture
+def broken():
+    yield
+    assert False
+
+def test_passes(): pass
+def test_fails(): assert False
+def test_is_torn_down(broken): pass
+def test_is_skipped(): pytest.skip("for now")
 """
 MARKS = "[pytest]\nmarkers =\n    slow\n    short(n)\n"
 FEW = {"test_step[0]", "test_step[2]"}
@@ -62,6 +75,24 @@ def test_skips_are_one_line_with_their_reasons(pytester: pytest.Pytester) -> Non
     result.stdout.fnmatch_lines(
         ["skipped 3 tests: 2: there is no a broker; 1: there is no a store"]
     )
+
+
+def test_a_process_says_of_what_passed_only_its_call_and_what_all_steps_have_cost(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    pytester.makepyfile(**{"tests/unit/test_steps": STEPS})
+    plugins = [f"tests.support.suite.{name}" for name in ("tiers", "units", "costs")]
+
+    run = pytester.inline_run(*(f"-p{each}" for each in plugins))
+
+    reports = run.getreports("pytest_runtest_logreport")
+    steps = {"setup", "call", "teardown"}
+    said = {name: set() for name in ("passes", "fails", "is_torn_down", "is_skipped")}
+    for report in reports:
+        said[report.location[2].removeprefix("test_")].add(report.when)
+    assert said == {"passes": {"call"}, **dict.fromkeys(list(said)[1:], steps)}
+    assert [key for key, _ in reports[0].user_properties] == ["cpu_s"] * len(steps)
 
 
 @pytest.mark.parametrize(
