@@ -13,7 +13,16 @@ from typing import Any, cast
 import pytest
 
 from onyx.errors import SettingsError
-from onyx.telemetry.logs import ERROR_CHARACTERS_MAX, configure, describe, locate
+from onyx.ids import JobId, Position
+from onyx.replica.job_events import (
+    FROM_A_WORKER,
+    FROM_THE_LOG,
+    KILLED,
+    TASK_STARTED,
+    JobEvent,
+    local_event,
+)
+from onyx.telemetry.logs import ERROR_CHARACTERS_MAX, configure, describe, happened, locate
 
 log = logging.getLogger("onyx.peer")
 
@@ -201,3 +210,61 @@ def test_a_configuration_that_cannot_be_followed_is_refused(
 def test_a_log_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"telemetry\.log_file=.*No such file"):
         configure(file=str(tmp_path / "nowhere" / "onyx.log"))
+
+
+# --- events -------------------------------------------------------------------------------------
+
+KILL = JobEvent(
+    KILLED, {"why": ": it\x1b[2J\nfailed"}, JobId("j"), "kubernetes:alice", 5, Position(9)
+)
+
+
+def test_an_event_is_a_line_with_its_words_and_its_fields() -> None:
+    stream = written("json", tenancy="acme")
+    locate({"group": "g1"})
+    happened(KILL, {"job_name": "flights", "metadata.team": "north"})
+    line = json.loads(stream.getvalue())
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "info",
+        "logger": "onyx.jobs",
+        "event": r"killed: it\x1b[2J\nfailed",
+        "tenancy": "acme",
+        "group": "g1",
+        "job_name": "flights",
+        "metadata.team": "north",
+        "what": "job-killed",
+        "job": "j",
+        "by": "kubernetes:alice",
+        "why": r": it\x1b[2J\nfailed",
+    }
+
+
+def test_a_text_line_of_an_event_repeats_nothing_that_the_sentence_says() -> None:
+    stream = written("text")
+    locate({})
+    happened(KILL, {"job_name": "flights"})
+    happened(local_event(TASK_STARTED, "j", task="parse", peers="peer p", version=7))
+    first, second = stream.getvalue().splitlines()
+    assert first.endswith(
+        r"INFO    onyx.jobs: killed: it\x1b[2J\nfailed  job_name=flights  what=job-killed  job=j"
+        "  by=kubernetes:alice"
+    )
+    assert second.endswith(
+        "task parse starts on peer p of this worker  what=task-started  job=j  version=7"
+    )
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_an_event_with_a_value_of_any_length_is_one_short_line(log_format: str) -> None:
+    stream = written(log_format)
+    happened(
+        local_event(KILLED, "j" * 100_000, why="\x1b\n" * 50_000), {"metadata.x": "y" * 99_999}
+    )
+    assert stream.getvalue().count("\n") == 1
+    assert len(stream.getvalue()) < 3_000
+
+
+def test_no_field_of_an_event_hides_one_of_the_line() -> None:
+    of_lines = {"time", "level", "logger", "event", "error", "group", "job_name"}
+    assert not [kind.name for kind in (*FROM_THE_LOG, *FROM_A_WORKER) if kind.fields & of_lines]

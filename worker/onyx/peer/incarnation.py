@@ -59,8 +59,10 @@ from onyx.replica.effects import (
     UnwatchPulse,
     WatchPulse,
 )
+from onyx.replica.job_events import WORKER_BEGAN, WORKER_PAUSED, WORKER_RESUMED, local_event
 from onyx.replica.state import Replica
 from onyx.telemetry.catalog import LOG_TAIL, SESSION_LOSSES
+from onyx.telemetry.logs import happened
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger("onyx.peer")
@@ -186,10 +188,12 @@ class Incarnation:
             self._end_tasks()
         started_s = self._context.clock.monotonic_s()
         had_peers = self._has_peers()
+        before = self._state.replica
         self._state, actions = group.step(self._state, event)
         if self._has_peers() and not had_peers:
             self._log_joined()
         if isinstance(event, EntryRead):
+            self._work.tasks.log.read(before, event.entry, self._state.replica)
             seconds = self._context.clock.monotonic_s() - started_s
             self._life.telemetry.applied(event.entry, self._state.replica, seconds)
             loss_reports.heard(self._context.recorder, event.entry)
@@ -204,13 +208,15 @@ class Incarnation:
 
     def _log_joined(self) -> None:
         settings = self._context.settings
-        logger.info(
-            "joined tenancy %s at ZooKeeper %s with %d peers; modules: %s%s",
-            settings.tenancy_id,
-            settings.zookeeper.address,
-            len(self._offered),
-            ", ".join(settings.modules) or "none",
-            f"; code: {code}" if (code := self._context.code) else "",
+        happened(
+            local_event(
+                WORKER_BEGAN,
+                tenancy=settings.tenancy_id,
+                address=settings.zookeeper.address,
+                peers=len(self._offered),
+                modules=", ".join(settings.modules) or "none",
+                code=f"; code: {code}" if (code := self._context.code) else "",
+            )
         )
 
     def _end_tasks(self) -> None:
@@ -269,10 +275,10 @@ class ActionRunner:
                 case StartBackOff():
                     self._events.post_after(self._back_off_s(), BackOffElapsed())
                 case Pause():
-                    logger.warning("ZooKeeper does not answer: tasks are paused")
+                    happened(local_event(WORKER_PAUSED))
                     self._lease.pause()
                 case Resume():
-                    logger.info("ZooKeeper answers again and the session lives: tasks resume")
+                    happened(local_event(WORKER_RESUMED))
                     self._lease.resume()
                     self._work.tasks.wake()
                 case _:

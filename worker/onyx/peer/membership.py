@@ -32,10 +32,11 @@ from onyx.peer.context import ProcessContext, new_context
 from onyx.peer.group import GroupLeft, GroupState
 from onyx.peer.incarnation import Incarnation
 from onyx.peer.liveness import MetricsEndpoint, WatchedThread, obstacle
+from onyx.replica.job_events import WORKER_ENDED, local_event
 from onyx.reports.codes import CODE
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
-from onyx.telemetry.logs import follow_settings, locate
+from onyx.telemetry.logs import follow_settings, happened, locate
 from onyx.telemetry.recorder import Recorder
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_channel import check_client_name
@@ -383,7 +384,7 @@ class PeerGroup:
                 self._peers = {first: self._new_peer() for first in self._peers}
         if isinstance(end, GroupLeft):
             return True
-        logger.warning("incarnation %s ended: %s; starting a new one", log.group, end.reason)
+        happened(local_event(WORKER_ENDED, worker=log.group, why=end.reason))
         return False
 
     def _replace_peer(self, peer: PeerId) -> None:

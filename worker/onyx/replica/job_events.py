@@ -21,10 +21,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from onyx.ids import NO_POSITION, JobId, Position
-from onyx.replica.authors import bounded
+from onyx.replica.authors import escaped
 
 Level = Literal["info", "warning", "error"]
 EventValue: TypeAlias = str | int | float | bool
+VALUE_CHARACTERS_MAX = 600
 NAMED_MAX = 8
 """Tasks, peers and partitions that are named in one event; of others there is the number."""
 
@@ -83,10 +84,16 @@ class JobEvent(msgspec.Struct, frozen=True):
         return {name: value for name, value in said.items() if value} | self.shown
 
     @property
+    def remarks(self) -> dict[str, EventValue]:
+        """What `fields` has and the sentence does not say."""
+        said = self.values.keys() - set(self.kind.also)
+        return {name: value for name, value in self.fields.items() if name not in said}
+
+    @property
     def shown(self) -> dict[str, EventValue]:
         """The values, safe to be shown."""
         return {
-            name: bounded(value) if isinstance(value, str) else value
+            name: escaped(value, VALUE_CHARACTERS_MAX) if isinstance(value, str) else value
             for name, value in self.values.items()
         }
 
@@ -156,28 +163,28 @@ DRAINS = EventKind(
 OPTIONS_SET = EventKind("options-set", "set: {options}", "keys of tasks get other values")
 PARTITIONS = EventKind(
     "partitions-found",
-    "{task} has {size}",
+    "task {task} has {size}",
     "the partitions of a source are numbered",
     also=("count",),
 )
 SOURCE_ENDED = EventKind(
-    "source-ended", "{task} has ended, and all it gave is complete", "a source is exhausted"
+    "source-ended", "task {task} has ended, and all it gave is complete", "a source is exhausted"
 )
-SEALED = EventKind("output-sealed", "{task} is sealed", "all that an output wrote is final")
+SEALED = EventKind("output-sealed", "task {task} is sealed", "all that an output wrote is final")
 RESTARTED = EventKind(
     "task-restarted",
-    "{task} begins anew on a new peer, {count} times in a row",
+    "task {task} begins anew on a new peer, {count} times in a row",
     "a lifecycle has asked for a restart",
     level="warning",
 )
 PROCESS_LOST = EventKind(
     "process-lost",
-    "a process died while {task} was in user code",
+    "a process died while task {task} was in user code",
     "the death of a worker process is counted against a task",
     level="warning",
 )
 COMPLETED = EventKind("job-completed", "completed", "a job has done all it had to do")
-KILLED = EventKind("job-killed", "killed{why}", "a job is stopped for ever", level="warning")
+KILLED = EventKind("job-killed", "killed{why}", "a job is stopped for ever")
 FORGOTTEN = EventKind(
     "job-forgotten", "forgotten, with all that was beside the log", "a job that ended is collected"
 )
@@ -204,3 +211,116 @@ FROM_THE_LOG = (
     PROCESS_LOST, COMPLETED, KILLED, FORGOTTEN, NO_CHANGE, WORKER_JOINED, WORKER_LEFT, WORKER_LOST,
 )  # fmt: skip
 """Workers and `onyx events` show them."""
+
+
+# --- what only a worker sees --------------------------------------------------------------------
+
+TASK_STARTED = EventKind(
+    "task-started",
+    "task {task} starts on {peers} of this worker",
+    "peers of this worker have got a task, and have read its job",
+    also=("version",),
+)
+TASK_REFUSED = EventKind(
+    "task-refused",
+    "task {task} is not started: its lifecycle says no, and is asked again",
+    "`startTask` of a lifecycle has refused for the first time",
+    level="warning",
+)
+TASK_WAITS = EventKind(
+    "task-waits",
+    "task {task} waits in {phase}: {why}",
+    "what a task needs has not been there for some seconds, and every 30 s after that",
+    level="warning",
+)
+TASK_STALLS = EventKind(
+    "task-stalls",
+    "task {task} does not advance for {seconds} s: {why}",
+    "a task stands still, and when the reason changes; `onyx jobs` shows which one is the cause",
+    also=("peer",),
+)
+INPUT_BEGINS = EventKind(
+    "input-begins",
+    "task {task} begins to read {size}: {positions}",
+    "an input opens partitions that are new to this peer, each at the position of its frontier",
+)
+STATE_TAKEN_OVER = EventKind(
+    "state-taken-over",
+    "task {task} has taken over {shards} shards: {records} records of {logs} logs, in {seconds} s",
+    "a task with state, or an exactly-once output, has taken over what others had",
+    also=("version",),
+)
+QUERY_TAKEN_OVER = EventKind(
+    "query-taken-over",
+    "task {task} drives the query of the job: {what_is}",
+    "a driver of a job on Spark has looked what is committed",
+)
+TASK_SUPERSEDED = EventKind(
+    "task-superseded",
+    "task {task} cannot go on with what it began: {why}",
+    "another peer owns what this one had; it is replayed",
+    level="warning",
+)
+TASK_REPLACED = EventKind(
+    "task-replaced",
+    "task {task} begins anew, on a new peer",
+    "a task was superseded, and no new allocation has come",
+    level="warning",
+)
+TASK_RESTARTS = EventKind(
+    "task-restarts",
+    "task {task}: restart {count} of at most {most} in {seconds} s, after {phase}: {why}",
+    "a task has failed, and a lifecycle says `restart`",
+    level="warning",
+)
+TASK_FAILED = EventKind(
+    "task-failed",
+    "is killed: task {task}, {phase}: {why}",
+    "a task has failed, and its job with it (`ONYX_TELEMETRY_LOG_FAILURES`)",
+    level="error",
+)
+TASK_SEALS = EventKind(
+    "task-seals",
+    "task {task} is sealed by peer {peer}",
+    "a peer of this worker was elected to do it",
+)
+TASK_STOPPED = EventKind(
+    "task-stopped",
+    "task {task} stops on {peers} of this worker: {why}",
+    "peers of this worker have lost a task",
+)
+MORE_EVENTS = EventKind(
+    "more-events",
+    "{count} more events with this entry of the log: `onyx events` has them",
+    "an entry concerns so many jobs that a worker does not log all of it",
+    also=("entry",),
+)
+WORKER_BEGAN = EventKind(
+    "worker-began",
+    "joined tenancy {tenancy} at ZooKeeper {address} with {peers} peers; modules: {modules}{code}",
+    "this worker is a member of the cluster, for the first time or again",
+)
+WORKER_PAUSED = EventKind(
+    "worker-paused",
+    "ZooKeeper does not answer: tasks are paused",
+    "this worker has not heard from ZooKeeper for two thirds of its session timeout",
+    level="warning",
+)
+WORKER_RESUMED = EventKind(
+    "worker-resumed",
+    "ZooKeeper answers again and the session lives: tasks resume",
+    "the session of a paused worker has survived",
+)
+WORKER_ENDED = EventKind(
+    "worker-ended",
+    "incarnation {worker} ended: {why}; starting a new one",
+    "this worker was declared dead or has lost its session, and joins under a new id",
+    level="warning",
+)
+
+FROM_A_WORKER = (
+    TASK_STARTED, TASK_REFUSED, TASK_WAITS, TASK_STALLS, INPUT_BEGINS, STATE_TAKEN_OVER,
+    QUERY_TAKEN_OVER, TASK_SUPERSEDED, TASK_REPLACED, TASK_RESTARTS, TASK_FAILED, TASK_SEALS,
+    TASK_STOPPED, MORE_EVENTS, WORKER_BEGAN, WORKER_PAUSED, WORKER_RESUMED, WORKER_ENDED,
+)  # fmt: skip
+"""Only the log of the worker has them."""

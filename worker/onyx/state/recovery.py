@@ -90,6 +90,10 @@ class RecoveredState(msgspec.Struct, frozen=True):
     ids: U64
     watermark: Watermark | None
     """Lowest of the logs that the shards come from; None if one of them had none."""
+    logs: int = 0
+    """How many logs were read."""
+    values: int = 0
+    """How many values of them count."""
 
 
 def recover(
@@ -177,6 +181,8 @@ class _Recovery(msgspec.Struct):
     _bases: list[Base] = field(default_factory=list)
     _missing: frozenset[int] = frozenset()
     """Shards that no log has, once that is known."""
+    _read: int = 0
+    """How many logs were read."""
 
     @property
     def _folder(self) -> TaskFolder:
@@ -207,7 +213,8 @@ class _Recovery(msgspec.Struct):
             # Last, as it makes the log count (`_counts`): until then the shards are those of the
             # old job, and a recovery that finds the log without its mark reads them there again.
             logs.store.create(self._folder.mark(self._own, last + 1), b"")
-        return RecoveredState(log, found.shards, roots, ids, found.watermark)
+        values = found.size.values
+        return RecoveredState(log, found.shards, roots, ids, found.watermark, self._read, values)
 
     def read(self) -> GatheredState:
         """What is known of the shards. Raises like `run`."""
@@ -218,6 +225,7 @@ class _Recovery(msgspec.Struct):
         assert had + len(self._missing) == len(self._shards), "a shard comes from one log, or none"
         self._reader.expect(sum(self._size_bytes(source) for source in sources))
         gathered = [self._gather(source) for source in sources]
+        self._read = len(sources)
         found = GatheredState.of(self._shards)
         watermarks = [each.watermark for each in gathered]
         if self._carry_over is not None and self._missing:
@@ -228,6 +236,7 @@ class _Recovery(msgspec.Struct):
         for base in self._behind(sources, gathered):
             assert base.version < self._own.version, "what is behind is older"
             found.absorb(self._gather_base(base))
+            self._read += 1
         for each in gathered:
             found.absorb(each)
         known = [each for each in watermarks if each is not None]

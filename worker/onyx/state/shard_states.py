@@ -133,10 +133,13 @@ class RecoveryCost(msgspec.Struct):
     """The time for snapshots."""
     since: int = 0
     """The time for changes since."""
+    values: int = 0
+    """Values that are restored."""
 
     def add(self, kind: StateChunkKind, size_bytes: int, values: int) -> None:
         """A chunk of so many bytes and values has to be read as well."""
         cost = size_bytes + VALUE_COST_BYTES * values
+        self.values += values
         if kind is StateChunkKind.SNAPSHOT:
             self.snapshot += cost
         else:
@@ -190,6 +193,7 @@ class GatheredState(msgspec.Struct):
         self._forget(newer.forgotten)
         self.size.snapshot += newer.size.snapshot
         self.size.since += newer.size.since
+        self.size.values += newer.size.values
 
     def begin(self, shards: Mapping[int, ShardState], roots: U64, ids: U64) -> None:
         """What shards that no log has begin with."""

@@ -24,10 +24,18 @@ from onyx.program.phases import Phase
 from onyx.replica.authors import bounded
 from onyx.replica.commands.kill_job import KillJob
 from onyx.replica.commands.restart_task import RestartTask
+from onyx.replica.job_events import (
+    TASK_REPLACED,
+    TASK_RESTARTS,
+    TASK_SUPERSEDED,
+    TASK_WAITS,
+    local_event,
+)
 from onyx.task.parts import Assignment, PlannedRestart, TaskStatus, is_allocated
 from onyx.task.table import ADVANCED, DONE, LOOP_END, WAITING, WAITING_PHASES, Answer, StepOutcome
 from onyx.task.task import Stop, Task
 from onyx.telemetry.catalog import ERRORS
+from onyx.telemetry.logs import happened
 
 logger = logging.getLogger("onyx.task")
 
@@ -163,7 +171,7 @@ def _await_new_version(task: Task, since_s: float) -> StepOutcome:
     whoever comes next: after a new allocation, for which a new peer is enough."""
     now_s = task.assignment.clock.monotonic_s()
     if now_s >= since_s + SUPERSEDED_PATIENCE_S and task.assignment.services.permitted():
-        logger.warning("task %s begins anew, on a new peer", task.name)
+        happened(local_event(TASK_REPLACED, task.job_id, task=task.name))
         task.status.failed = True
         task.assignment.services.restart_peer(task.peer)
     return WAITING
@@ -176,14 +184,16 @@ def _log_obstacle(task: Task, error: Unavailable) -> None:
         task.status.log_waiting_s = now_s + WAITING_LOGGED_AFTER_S
     elif now_s >= task.status.log_waiting_s:
         task.status.log_waiting_s = now_s + WAITING_LOGGED_EVERY_S
-        logger.warning("task %s waits in %s: %s", task.name, task.phase.value, error)
+        phase = task.phase.value
+        happened(local_event(TASK_WAITS, task.job_id, task=task.name, phase=phase, why=str(error)))
 
 
 def _decide(task: Task, failure: Failure) -> None:
     if task.status.failed or not is_allocated(task.assignment):
         return
     if isinstance(failure.error, Fenced | WorkLost):
-        logger.warning("task %s cannot go on with what it began: %s", task.name, failure.detail)
+        why = failure.detail
+        happened(local_event(TASK_SUPERSEDED, task.job_id, task=task.name, why=why))
         task.status.superseded_s = task.assignment.clock.monotonic_s()
         return
     task.status.failed = True
@@ -227,15 +237,17 @@ def plan_restart(assignment: Assignment, status: TaskStatus, failure: Failure) -
     first_s, most_s = settings.retry_start_interval_s, settings.retry_start_interval_max_s
     wait_s = min(first_s * 2**count, most_s)
     status.restart = PlannedRestart(now_s + wait_s, afresh)
-    logger.warning(
-        "job %s, task %s: restart %d of at most %d in %g s, after %s: %s",
-        assignment.job_id,
-        assignment.task,
-        count + 1,
-        settings.restarts_max,
-        wait_s,
-        failure.phase,
-        failure.detail,
+    happened(
+        local_event(
+            TASK_RESTARTS,
+            assignment.job_id,
+            task=assignment.task,
+            count=count + 1,
+            most=settings.restarts_max,
+            seconds=wait_s,
+            phase=failure.phase,
+            why=failure.detail,
+        )
     )
     return None
 

@@ -429,6 +429,8 @@ class TaskStatus(msgspec.Struct):
 
     started: bool = False
     """Whether before_task_start was called, so that after_task_stop is due."""
+    refused: bool = False
+    """Whether start_task has said no."""
     failed: bool = False
     restart: PlannedRestart | None = None
     """What a failed task waits for."""

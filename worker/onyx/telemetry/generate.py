@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from onyx.replica.job_events import FROM_THE_LOG, EventKind
+from onyx.replica.job_events import FROM_A_WORKER, FROM_THE_LOG, EventKind
 from onyx.telemetry.catalog import EXPORTED, Metric
 from onyx.telemetry.labels import CLOSED_LABELS
 
@@ -50,6 +50,12 @@ are one of many alike: a worker logs those about itself, and `onyx events` shows
 | what | when | text | more fields | level |
 |---|---|---|---|---|
 """
+_WORKERS_HEAD = """
+## What only a worker sees
+
+| what | when | text | more fields | level |
+|---|---|---|---|---|
+"""
 
 
 def page() -> str:
@@ -73,7 +79,8 @@ def row(metric: Metric) -> str:
 
 def events_page() -> str:
     """The whole page of events."""
-    return _EVENTS_HEAD + "".join(map(event_row, FROM_THE_LOG))
+    both, workers = ("".join(map(event_row, rows)) for rows in (FROM_THE_LOG, FROM_A_WORKER))
+    return f"{_EVENTS_HEAD}{both}{_WORKERS_HEAD}{workers}"
 
 
 def event_row(kind: EventKind) -> str:

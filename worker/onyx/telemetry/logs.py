@@ -7,7 +7,8 @@ carry a user's data, such as the message of an exception, is cut. A traceback is
 only.
 
 Fields belong to the process or to the thread (`locate`), and not to the logger: lines that a user's
-function logs have the fields of its job and task, and the function need not know them.
+function logs have the fields of its job and task, and the function need not know them. What happens
+to jobs is logged as events (`replica/job_events`), whose words and fields stand in one table.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TextIO
 
 from onyx.base.on_demand import OnDemand
 from onyx.errors import SettingsError, message_of
 from onyx.replica.authors import AUDIT
+from onyx.replica.job_events import JobEvent
 from onyx.settings import TelemetrySettings
 
 ERROR_CHARACTERS_MAX = 256
@@ -34,6 +37,9 @@ FIELD_CHARACTERS_MAX = 256
 MESSAGE_CHARACTERS_MAX = 1_024
 FRAMES_MAX = 8
 """Frames of a traceback that are logged, the innermost."""
+
+_HAPPENED = "onyx_event"
+_events = logging.getLogger("onyx.jobs")
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -54,6 +60,12 @@ def locate(fields: Mapping[str, Any]) -> None:
 def location() -> Mapping[str, Any]:
     """The fields of this thread, for one that works for it."""
     return _where.fields
+
+
+def happened(event: JobEvent, more: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Log an event in its own words and with its fields, beside those of this thread and `more`."""
+    level = logging.getLevelName(event.kind.level.upper())
+    _events.log(level, "%s", event.text, extra={_HAPPENED: (event, more)})
 
 
 def configure(
@@ -189,7 +201,9 @@ class _JsonFormatter(_Formatter):
             "logger": record.name,
             "event": truncated(record.getMessage(), MESSAGE_CHARACTERS_MAX),
         }
-        line.update((key, value) for key, value in _fields() if key not in line)
+        event, more = _event(record)
+        found = _fields() | more | ({} if event is None else event.fields)
+        line.update((key, _value(value)) for key, value in found.items() if key not in line)
         error = _error(record)
         if error is not None:
             line["error"] = describe(error)
@@ -199,7 +213,9 @@ class _JsonFormatter(_Formatter):
 class _TextFormatter(_Formatter):
     def _line(self, record: logging.LogRecord) -> str:
         message = truncated(record.getMessage(), MESSAGE_CHARACTERS_MAX)
-        fields = "".join(f"  {key}={value}" for key, value in _fields())
+        event, more = _event(record)
+        found = _fields() | more | ({} if event is None else event.remarks)
+        fields = "".join(f"  {key}={_value(value)}" for key, value in found.items())
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {message}{fields}"
         error = _error(record)
         if error is None:
@@ -222,9 +238,14 @@ def _error(record: logging.LogRecord) -> BaseException | None:
     return record.exc_info[1] if record.exc_info else None
 
 
-def _fields() -> list[tuple[str, Any]]:
-    fields = {**_process, **_where.fields}
-    return [(key, _value(value)) for key, value in fields.items()]
+def _event(record: logging.LogRecord) -> tuple[JobEvent | None, dict[str, Any]]:
+    """The event that a line is about, with what is known of its job."""
+    event, more = getattr(record, _HAPPENED, (None, {}))
+    return event, dict(more)
+
+
+def _fields() -> dict[str, Any]:
+    return {**_process, **_where.fields}
 
 
 def _one_line(text: str) -> str:

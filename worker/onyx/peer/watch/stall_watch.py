@@ -32,6 +32,7 @@ from onyx.peer.work.measuring import source_of
 from onyx.peer.work.task_threads import TaskRunner, busiest, stack_of
 from onyx.program.failure import shown
 from onyx.program.phases import Phase
+from onyx.replica.job_events import TASK_STALLS, local_event
 from onyx.replica.state import Replica
 from onyx.reports.stalls import SLOW, Reason, Stall, instant
 from onyx.task import diagnosis
@@ -42,6 +43,7 @@ from onyx.task.source.source import Source
 from onyx.task.task import BatchTask, Task
 from onyx.telemetry.catalog import JOB_STALLED
 from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.logs import happened
 
 logger = logging.getLogger("onyx.peer")
 
@@ -167,13 +169,12 @@ class StallWatch:
         if reason is watched.reason and again_s is not None and now_s < again_s:
             return
         watched.reason, watched.logged_s = reason, now_s
-        logger.info(
-            "job %s, task %s, peer %s does not advance for %.0f s: %s",
-            task.job_id,
-            task.name,
-            task.peer,
-            now_s - watched.moved_s,
-            without_secrets(why),
+        seconds = round(now_s - watched.moved_s)
+        why = without_secrets(why)
+        happened(
+            local_event(
+                TASK_STALLS, task.job_id, task=task.name, peer=task.peer, seconds=seconds, why=why
+            )
         )
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.model.job import Job
+from onyx.peer.work.job_log import JobLog
 from onyx.peer.work.task_threads import TaskRunner, TaskThreads
 from onyx.replica.effects import (
     Effect,
@@ -40,6 +42,7 @@ class RunningTasks:
         self._running: dict[PeerId, TaskRunner] = {}
         self._next: dict[PeerId, StartTask] = {}
         """The newest task of each peer whose last one is still ending: at most one counts."""
+        self.log = JobLog(group, self._fields_of)
         self.acking = RunningAckers(group, services, threads, self._job_of)
         self._stopping = False
 
@@ -50,6 +53,7 @@ class RunningTasks:
         replica = self._services.replica()
         self._connect(replica)
         self.acking.follow(replica)
+        self.log.given(effects)
         for effect in effects:
             match effect:
                 case StartTask(peer):
@@ -92,6 +96,11 @@ class RunningTasks:
             runner.task.post(Stop("peer-left"))
         self.acking.stop()
 
+    def _fields_of(self, job: JobId) -> Mapping[str, Any]:
+        """What log lines have of a job; empty while no task here knows it."""
+        found = (each.fields_of_job for each in self.runners if each.task.job_id == job)
+        return next((each for each in found if each), {})
+
     def _start_next(self, peer: PeerId) -> None:
         if self._stopping or peer not in self._next or peer in self._running:
             return
@@ -106,7 +115,13 @@ class RunningTasks:
             lambda: runner.wake(),
         )
         order = replica.tasks_of(effect.job).index(effect.task)
-        runner = TaskRunner(self._threads, task, order, lambda: self._stopped(peer))
+        runner = TaskRunner(
+            self._threads,
+            task,
+            order,
+            lambda: self._stopped(peer),
+            lambda: self.log.started(effect),
+        )
         self._running[peer] = runner
         runner.start()
 

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import msgspec
 
 from onyx.ids import TaskName
+from onyx.model.job import Job
 from onyx.program.failure import frames_of
 from onyx.program.phases import Phase
 from onyx.reports.stalls import StackFrame
@@ -252,13 +253,26 @@ class TaskRunner:
     """Advances one task and moves it once between loops."""
 
     def __init__(
-        self, threads: TaskThreads, task: Task, order: int, stopped: Callable[[], None]
+        self,
+        threads: TaskThreads,
+        task: Task,
+        order: int,
+        stopped: Callable[[], None],
+        loaded: Callable[[], None] = lambda: None,
     ) -> None:
-        """`order` is the position of the task in its workflow; `stopped` is called at its end."""
+        """
+        Args:
+            order: the position of the task in its workflow.
+            stopped: is called at its end.
+            loaded: is called once, on the thread of the task, when it knows its job.
+        """
         self.task = task
         self._order = order
         self._threads = threads
         self._stopped = stopped
+        self._loaded = loaded
+        self.fields_of_job: Mapping[str, Any] = {}
+        """What log lines have of its job; empty until it is loaded."""
         self._loop: TaskLoop | None = None
         self._settled = False
         self._moving = False
@@ -301,8 +315,11 @@ class TaskRunner:
         progress = machine.advance(self.task)
         if self._settled or progress is DONE or self.task.phase is Phase.LOAD_JOB:
             return progress
-        if self.task.job is not None:
-            self._where = {**self._where, **fields_of(self.task.job.metadata)}
+        if self.task.job is not None and not self.fields_of_job:
+            self.fields_of_job = fields_of(self.task.job)
+            self._where = {**self._where, **self.fields_of_job}
+            locate(self._where)
+            self._loaded()
         return self._settle(progress)
 
     def _settle(self, progress: StepOutcome) -> StepOutcome:
@@ -334,15 +351,16 @@ class TaskRunner:
         self._loop = self._threads.run_alone(name, self, self._done)
 
 
-def fields_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What log lines of a job's tasks have of its metadata: the first keys whose values are text,
-    numbers or truth values."""
+def fields_of(job: Job) -> dict[str, Any]:
+    """What log lines have of a job: its name, and of its metadata the first keys whose values are
+    text, numbers or truth values."""
     plain = [
         (key, value)
-        for key, value in metadata.items()
+        for key, value in job.metadata.items()
         if isinstance(value, str | int | float | bool) and key != _JOB_ID
     ]
-    return {f"metadata.{key}": value for key, value in plain[:METADATA_FIELDS_MAX]}
+    metadata = {f"metadata.{key}": value for key, value in plain[:METADATA_FIELDS_MAX]}
+    return {"job_name": job.name, **metadata}
 
 
 def stack_of(runner: TaskRunner) -> tuple[StackFrame, ...]:

@@ -36,6 +36,7 @@ from onyx.peer.work.running_tasks import RunningTasks
 from onyx.peer.work.task_threads import TaskThreads
 from onyx.plugins.registry import build_input, build_output
 from onyx.replica.command import Command
+from onyx.replica.job_events import TASK_FAILED, local_event
 from onyx.replica.state import Replica
 from onyx.requests.request import Answer as RequestAnswer
 from onyx.requests.request import Append, answered
@@ -45,6 +46,7 @@ from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
 from onyx.tables.shared import SharedTables
 from onyx.task.task import ReturnedValues, StateQuestion, trees_message
+from onyx.telemetry.logs import happened
 from onyx.transport.interface import Lookup
 from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
 
@@ -301,7 +303,7 @@ class ExceptionReports:
         """Store what killed a job; the first report wins."""
         task, phase, detail = report["task"], report["phase"], report["detail"]
         if self._life.context.settings.telemetry.log_failures:
-            logger.error("job %s is killed: task %s, %s: %s", job, task, phase, detail)
+            happened(local_event(TASK_FAILED, job, task=task, phase=phase, why=detail))
 
         def store() -> None:
             path = documents.exception(job)

@@ -22,6 +22,7 @@ from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
+from onyx.replica.job_events import QUERY_TAKEN_OVER, local_event
 from onyx.spark.driver.driver import Driver
 from onyx.spark.driver.outputs import SealFailed
 from onyx.spark.driver.request import QueryFailure, QueryReply
@@ -43,6 +44,7 @@ from onyx.task.suspects import check_task
 from onyx.task.table import ADVANCED, TABLES, WAITING, Answer, TaskKind
 from onyx.task.task import Behaviour, Message, Ready, Rewire, Seal, StateQuestion, Task
 from onyx.telemetry.interface import TaskMetrics
+from onyx.telemetry.logs import happened
 
 QUERY_RETRY_S = 1.0
 """Before a query is run again that has failed, and not because Spark is away."""
@@ -143,6 +145,9 @@ def take_over(runtime: DriverRuntime) -> Answer:
     found = assignment.background.poll("take over", lambda: (driver.look(live),))
     if found is None:
         return WAITING
+    what_is = "a result is committed, and is published" if found[0] else "no result is committed"
+    task, job = assignment.task, assignment.job_id
+    happened(local_event(QUERY_TAKEN_OVER, job, task=task, what_is=what_is))
     return Phase.PUBLISH if found[0] else ADVANCED
 
 

@@ -15,6 +15,7 @@ from onyx.program.event_times import SourceTimes
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
 from onyx.program.program import Program, event_of
+from onyx.replica.job_events import TASK_REFUSED, local_event
 from onyx.task.batching import BatchSizing
 from onyx.task.channels.combining import combiners
 from onyx.task.channels.event_time import needs
@@ -29,6 +30,7 @@ from onyx.task.table import ADVANCED, WAITING, Answer, TaskKind, successors
 from onyx.task.tables import first_tables, tables_of
 from onyx.task.task import BatchTask
 from onyx.task.user_code import user_phases
+from onyx.telemetry.logs import happened
 
 
 def load_job(task: BatchTask) -> Answer:
@@ -69,6 +71,9 @@ def start_task(runtime: Runtime, status: TaskStatus) -> Answer:
     if runtime.program.lifecycles.may_start(runtime.program.event):
         return ADVANCED
     status.retry_after_s = now_s + runtime.services.settings.task.ready_back_off_s
+    if not status.refused:
+        status.refused = True
+        happened(local_event(TASK_REFUSED, runtime.job_id, task=runtime.task))
     return WAITING
 
 

@@ -15,10 +15,12 @@ from onyx.base.on_demand import OnDemand
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
 from onyx.log.tenancy import NoRoom
+from onyx.model.locations import without_secrets
 from onyx.plugins.protocol import Cursor, OwningInput, SnapshotInput
 from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.dealt_partitions import partitions_of
+from onyx.replica.job_events import INPUT_BEGINS, local_event, some
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Assignment, Runtime
@@ -26,6 +28,9 @@ from onyx.task.recovery.old_job import OldJobPlan, names_of, old_job, upgraded_j
 from onyx.task.source.frontier import BEGIN, Frontier, FrontierStore
 from onyx.task.source.source import Source
 from onyx.task.user_code import reads_with_user_code, run_beside
+from onyx.telemetry.logs import happened
+
+NAME_CHARACTERS_MAX = 48
 
 if TYPE_CHECKING:
     from onyx.spark.driver.committed import Committed
@@ -72,7 +77,28 @@ def open_owned(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
         source.plugin.allocate(wiring.version)
     for number, (store, frontier) in loaded.items():
         source.open(number, missing[number], store, frontier)
+    _report_beginning(runtime, missing, {number: each for number, (_, each) in loaded.items()})
     return True
+
+
+def _report_beginning(
+    runtime: Runtime, names: Mapping[int, str], frontiers: Mapping[int, Frontier]
+) -> None:
+    words = [
+        f"{_short(names[number])} {'has ended' if each.exhausted else f'at {each.position}'}"
+        for number, each in sorted(frontiers.items())
+    ]
+    size = "1 partition" if len(words) == 1 else f"{len(words)} partitions"
+    begins = local_event(
+        INPUT_BEGINS, runtime.job_id, task=runtime.task, size=size, positions=some(words)
+    )
+    happened(begins)
+
+
+def _short(name: str) -> str:
+    """The end of a name, which is what files in one folder differ in."""
+    name = without_secrets(name)
+    return name if len(name) <= NAME_CHARACTERS_MAX else f"...{name[-NAME_CHARACTERS_MAX:]}"
 
 
 def _first(source: Source, name: str) -> Frontier:

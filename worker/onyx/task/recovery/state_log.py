@@ -10,12 +10,14 @@ from typing import TypeVar
 
 from onyx.errors import Fenced
 from onyx.ids import NO_POSITION
+from onyx.replica.job_events import STATE_TAKEN_OVER, local_event
 from onyx.state.location import check_shared, state_location
 from onyx.state.recovery import CarryOver, RecoveredState, recover
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Runtime
 from onyx.telemetry.catalog import RECOVERY_READ, RECOVERY_SIZE
 from onyx.telemetry.interface import TaskMetrics
+from onyx.telemetry.logs import happened
 
 logger = logging.getLogger("onyx.task")
 
@@ -45,20 +47,23 @@ def from_state_log(
         if durable:
             location = state_location(services.settings)
             check_shared(store, services.log, runtime.job_id, runtime.assignment.peer, location)
-        return make(
-            recover(
-                store,
-                runtime.job_id,
-                runtime.task,
-                wiring.version,
-                wiring.rank,
-                shards,
-                services.settings.state,
-                partial(report_recovery, metrics),
-                carry_over,
-                services.replica().ready_version(runtime.job_id) if durable else NO_POSITION,
-            )
+        begun_s = runtime.clock.monotonic_s()
+        found = recover(
+            store,
+            runtime.job_id,
+            runtime.task,
+            wiring.version,
+            wiring.rank,
+            shards,
+            services.settings.state,
+            partial(report_recovery, metrics),
+            carry_over,
+            services.replica().ready_version(runtime.job_id) if durable else NO_POSITION,
         )
+        made = make(found)
+        if found.logs:
+            _report_end(runtime, found, wiring.version, runtime.clock.monotonic_s() - begun_s)
+        return made
 
     try:
         return runtime.assignment.background.poll("state", work)
@@ -72,3 +77,18 @@ def report_recovery(metrics: TaskMetrics, done_bytes: int, size_bytes: int) -> N
     """Report how much of the state has been read, on another thread; the task waits for it."""
     metrics.set(RECOVERY_READ, done_bytes)
     metrics.set(RECOVERY_SIZE, size_bytes)
+
+
+def _report_end(runtime: Runtime, found: RecoveredState, version: int, took_s: float) -> None:
+    happened(
+        local_event(
+            STATE_TAKEN_OVER,
+            runtime.job_id,
+            task=runtime.task,
+            shards=len(found.shards),
+            logs=found.logs,
+            records=found.values,
+            seconds=round(took_s, 3),
+            version=version,
+        )
+    )

@@ -1,0 +1,120 @@
+"""What the log of a worker says of jobs: events of entries, and of tasks that start and stop here.
+
+A group logs what happens to the jobs on which it has peers, or had them until then. Of a job on
+which nobody has any, one group logs it, by the position of the entry, so that it is logged once.
+What happens to workers is in the log of each of them, because each may have to do with it.
+
+Entries from before the group was a member are the past: whoever starts a worker does not want a
+year of history in its log (`onyx events` has it). And one entry may concern a thousand jobs, as
+when a worker leaves: then the first events are logged, and the number of the others.
+
+Peers that get a task together share a line. It is logged when the first of them knows the job:
+before that there are no name and no metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
+from onyx.replica import story
+from onyx.replica.command import Entry
+from onyx.replica.effects import Effect, SealTask, StartTask, StopTask
+from onyx.replica.job_events import (
+    MORE_EVENTS,
+    TASK_SEALS,
+    TASK_STARTED,
+    TASK_STOPPED,
+    JobEvent,
+    local_event,
+    some,
+)
+from onyx.replica.state import JobRun, Replica
+from onyx.telemetry.logs import happened
+
+EVENTS_MAX = 100
+"""Events of one entry that are logged."""
+
+
+class JobLog:
+    """The log of one incarnation about jobs. Used by the group's thread, but for `started`."""
+
+    def __init__(self, group: GroupId, fields_of: Callable[[JobId], Mapping[str, Any]]) -> None:
+        """`fields_of`: name and metadata of a job, as far as this process knows them."""
+        self._group = group
+        self._fields_of = fields_of
+        self._given: dict[_Given, list[PeerId]] = {}
+        """Peers that have got a task, until one of them knows its job."""
+
+    def read(self, old: Replica, entry: Entry, new: Replica) -> None:
+        """Log what has happened with an entry."""
+        me = self._group
+        if me not in old.groups and me not in new.groups:
+            return
+        found = story.events_of(old, entry, new, lambda job: is_business_of(me, job, old, new))
+        mine = [each for each in found if self._is_mine(each)]
+        for event in mine[:EVENTS_MAX]:
+            self._log(event)
+        if len(mine) > EVENTS_MAX:
+            more = len(mine) - EVENTS_MAX
+            happened(local_event(MORE_EVENTS, count=more, entry=entry.position))
+
+    def given(self, effects: Sequence[Effect]) -> None:
+        """Peers get tasks, lose them, or are to seal one."""
+        lost: dict[tuple[JobId, TaskName, str], list[PeerId]] = {}
+        for effect in effects:
+            match effect:
+                case StartTask(peer, job, task, version=version):
+                    self._given.setdefault((job, task, version), []).append(peer)
+                case StopTask(peer, job, task, why):
+                    lost.setdefault((job, task, why), []).append(peer)
+                    self._forget(peer)
+                case SealTask(peer, job, task):
+                    self._log(local_event(TASK_SEALS, job, task=task, peer=peer))
+        for (job, task, why), peers in lost.items():
+            self._log(local_event(TASK_STOPPED, job, task=task, peers=_named(peers), why=why))
+
+    def started(self, effect: StartTask) -> None:
+        """A peer knows the job of the task that it has got; on the thread of the task."""
+        job, task, version = effect.job, effect.task, effect.version
+        peers = self._given.pop((job, task, version), None)
+        if peers is not None:
+            words = _named(peers)
+            self._log(local_event(TASK_STARTED, job, task=task, peers=words, version=version))
+
+    def _forget(self, peer: PeerId) -> None:
+        """A peer has lost its task, and may never know the job."""
+        for key, peers in tuple(self._given.items()):
+            if peer in peers:
+                peers.remove(peer)
+                if not peers:
+                    self._given.pop(key, None)
+
+    def _log(self, event: JobEvent) -> None:
+        happened(event, self._fields_of(event.job) if event.job else {})
+
+    def _is_mine(self, event: JobEvent) -> bool:
+        return not event.kind.detail or event.values.get("worker") == self._group
+
+
+_Given = tuple[JobId, TaskName, AllocationVersion]
+
+
+def _named(peers: Sequence[PeerId]) -> str:
+    return f"{'peer' if len(peers) == 1 else 'peers'} {some(peers)}"
+
+
+def is_business_of(me: GroupId, job: JobId, old: Replica, new: Replica) -> bool:
+    """Whether a group logs what happens to a job; with an empty id, to workers."""
+    before, after = old.run(job), new.run(job)
+    if not job or _works(me, old, before) or _works(me, new, after):
+        return True
+    if any(before.allocation.values()) or any(after.allocation.values()) or not new.groups:
+        return False
+    return sorted(new.groups)[new.version % len(new.groups)] == me
+
+
+def _works(me: GroupId, replica: Replica, run: JobRun) -> bool:
+    mine = frozenset(replica.groups_index.get(me, ()))
+    return any(not mine.isdisjoint(peers) for peers in run.allocation.values())
