@@ -59,6 +59,7 @@ def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
         "joins",
         "jobs",
         "nexmark",
+        "redrive",
         "http-requests",
         "requests",
         "state",

@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "set": "Give keys of a task other values while its job runs.",
     "jobs": "List jobs: state, peers, why a job waits or failed.",
     "append": "Hand segments to an input of a running job.",
+    "redrive": "Put dead letters into a running job again, each once.",
     "state": "Show what a job holds: windows, states, tables, joins.",
     "events": "Print what has happened to jobs, when, and by whom.",
     "log": "Print the entries of the log, one a line.",

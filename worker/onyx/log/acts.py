@@ -54,16 +54,16 @@ class Acts:
         logged, although the entry may have been written."""
         name = bounded(by or self._by)
         position = self._log.append(command, name)
-        line = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "by": name,
-            "what": command.NAME,
-            "job": " ".join(jobs_of(command)),
-            "tenancy": self._tenancy,
-            "position": position,
-        }
-        logger.info("%s", json.dumps(line, ensure_ascii=False))
+        jobs = " ".join(jobs_of(command))
+        audit(name, command.NAME, jobs, self._tenancy, position=position)
         return position
+
+
+def audit(by: str, what: str, job: str, tenancy: str, **more: object) -> None:
+    """Log what somebody has done to a job."""
+    time = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = {"time": time, "by": by, "what": what, "job": job, "tenancy": tenancy, **more}
+    logger.info("%s", json.dumps(line, ensure_ascii=False))
 
 
 def jobs_of(command: Act) -> tuple[JobId, ...]:

@@ -24,6 +24,23 @@ def has_completed(replica: Replica, job: JobId) -> bool | None:
     return False if job in replica.killed_jobs or job in replica.killed_before else None
 
 
+def runs(replica: Replica, job: JobId) -> bool:
+    """Whether a job has been submitted and has not ended."""
+    record = replica.records.get(job)
+    return record is not None and record.run is not None
+
+
+def in_place_of(replica: Replica, job: JobId) -> JobId | None:
+    """The job itself, if it runs; or one that goes on with its journals; None: nobody does."""
+    line = {job}
+    while line:
+        running = sorted(each for each in line if runs(replica, each))
+        if running:
+            return running[0]
+        line = {each for each, record in replica.records.items() if record.upgrades in line}
+    return None
+
+
 def ended_last(replica: Replica, jobs_max: int) -> list[JobId]:
     """Jobs that have ended and are not forgotten, the last ones first."""
     ended = [each for each, record in replica.records.items() if record.run is None]

@@ -32,7 +32,7 @@ from onyx.model.report import listed
 from onyx.plugins.options import check_options
 from onyx.plugins.requests.options import RequestsOptions
 from onyx.replica.dealt_partitions import rank_of
-from onyx.replica.jobs import has_completed
+from onyx.replica.jobs import has_completed, in_place_of, runs
 from onyx.replica.naming import jobs_called
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
@@ -204,7 +204,7 @@ class RequestInputs:
         """
         replica = self._replica()
         named = jobs_called(replica, job, partial(self._name, replica))
-        running = [*filter(None, map(partial(_in_place_of, replica), named))]
+        running = [*filter(None, map(partial(in_place_of, replica), named))]
         if not named:
             return self.unheard_of(job, is_new)
         if not running:
@@ -257,7 +257,7 @@ class RequestInputs:
 
     def ended(self, found: RequestInput) -> bool:
         """Whether the job has ended: `find` gives the one that has taken its place."""
-        return not _runs(self._replica(), found.job)
+        return not runs(self._replica(), found.job)
 
     def drains(self, found: RequestInput) -> bool:
         """Whether the job takes nothing new, and processes what it has."""
@@ -339,19 +339,3 @@ class RequestInputs:
 
 def _taking(job: Job) -> list[CatalogEntry]:
     return [each for each in job.catalog if takes_requests(each.type, each.plugin)]
-
-
-def _runs(replica: Replica, job: JobId) -> bool:
-    record = replica.records.get(job)
-    return record is not None and record.run is not None
-
-
-def _in_place_of(replica: Replica, job: JobId) -> JobId | None:
-    """The job itself, if it runs; or one that goes on with its journals; None: nobody does."""
-    line = {job}
-    while line:
-        running = sorted(each for each in line if _runs(replica, each))
-        if running:
-            return running[0]
-        line = {each for each, record in replica.records.items() if record.upgrades in line}
-    return None
