@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import psutil
 from msgspec.structs import replace
@@ -119,6 +119,7 @@ class Cluster:
         session_timeout_s: float = 2.0,
         tls: TlsSettings | None = None,
         path: Sequence[Path] = (),
+        log_format: Literal["text", "json"] = "text",
     ) -> None:
         """
         Args:
@@ -128,6 +129,7 @@ class Cluster:
             session_timeout_s: of the workers' sessions.
             tls: between the workers; None means without.
             path: further folders in which workers look for modules.
+            log_format: of the workers.
         """
         if isinstance(zookeeper, str):
             zookeeper = ZooKeeperSettings(zookeeper)
@@ -139,7 +141,7 @@ class Cluster:
             zookeeper=replace(zookeeper, session_timeout_s=session_timeout_s),
             tls=tls or TlsSettings(),
             state=StateSettings(url=str(folder / "state")),
-            telemetry=TelemetrySettings(log_level="INFO"),
+            telemetry=TelemetrySettings(log_level="INFO", log_format=log_format),
         )
         self.settings = of_its_author(self.settings)
         self.workers: list[Worker] = []
