@@ -64,8 +64,11 @@ def test_an_entry_for_all_is_called_around_every_task() -> None:
     assert sorted(names) == ["read", "work", "write"]
 
 
-def test_a_task_starts_only_when_every_start_task_says_true_and_all_are_asked() -> None:
+def test_a_task_starts_only_when_every_start_task_says_true_and_all_are_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     asked: list[int] = []
+    caplog.set_level("INFO", "onyx.jobs")
 
     def answering(number: int, answers: list[Any]) -> Callable[..., Any]:
         def start(event: Any, lifecycle: Any) -> Any:
@@ -91,6 +94,9 @@ def test_a_task_starts_only_when_every_start_task_says_true_and_all_are_asked() 
     bench.settle()
     assert asked == [1, 2] * 3
     assert bench.completed
+    refused, begins = caplog.messages
+    assert refused == "task work is not started: its lifecycle says no, and is asked again"
+    assert begins.startswith("task read begins to read 1 partition: ")
 
 
 def test_a_hook_may_inject_the_parameters_of_the_function() -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.support.log.replica_log import ReplicaLog
 
 from onyx.ids import JobId, Position
+from onyx.model.locations import HIDDEN
 from onyx.replica import story
 from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
@@ -28,7 +29,16 @@ from onyx.replica.commands import (
 )
 from onyx.replica.commands.set_options import TaskOptions
 from onyx.replica.commands.signal_ready import signal
-from onyx.replica.job_events import FROM_THE_LOG, KILLED, WAITS, JobEvent, local_event
+from onyx.replica.job_events import (
+    FROM_A_WORKER,
+    FROM_THE_LOG,
+    KILLED,
+    NAMED_MAX,
+    WAITS,
+    JobEvent,
+    beginnings,
+    local_event,
+)
 
 
 def lines(log: ReplicaLog) -> list[str]:
@@ -210,11 +220,27 @@ def test_a_value_cannot_end_its_line_or_fill_a_screen(hostile: str) -> None:
     assert event.text.encode()
 
 
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    [
+        ([("a.csv", 0, False)], "a.csv at 0"),
+        ([("a.csv", 7, False), ("b.csv", 9, True)], "a.csv at 7, b.csv has ended"),
+        ([("/data/" + "x" * 100 + "/a.csv", 1, False)], "..." + "x" * 42 + "/a.csv at 1"),
+        ([("https://me:secret@host/a", 1, False)], f"https://{HIDDEN}@host/a at 1"),
+        ([("p", 0, False)] * (NAMED_MAX + 3), ", ".join(["p at 0"] * NAMED_MAX) + " and 3 more"),
+    ],
+)  # fmt: skip
+def test_partitions_are_named_with_their_positions(
+    partitions: list[tuple[str, int, bool]], expected: str
+) -> None:
+    assert beginnings(partitions) == expected
+
+
 def test_an_event_has_the_values_of_its_kind_and_no_others() -> None:
     with pytest.raises(AssertionError, match="job-killed"):
         JobEvent(KILLED, {"who": "me"})
 
 
 def test_every_kind_has_a_name_of_its_own() -> None:
-    names: list[Any] = [each.name for each in FROM_THE_LOG]
+    names: list[Any] = [each.name for each in (*FROM_THE_LOG, *FROM_A_WORKER)]
     assert len(names) == len(set(names))

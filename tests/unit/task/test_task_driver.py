@@ -207,7 +207,10 @@ def test_who_takes_over_after_the_commit_publishes_the_rest_and_runs_no_query(
     assert len(bench.queries) == 1
 
 
-def test_who_takes_over_before_the_commit_runs_the_query_anew(tmp_path: Path) -> None:
+def test_who_takes_over_before_the_commit_runs_the_query_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "onyx.jobs")
     bench = a_job(tmp_path)
     bench.settle()
     staged(tmp_path, bench, ["part-0.jsonl"], group="group-of-the-dead")
@@ -218,6 +221,8 @@ def test_who_takes_over_before_the_commit_runs_the_query_anew(tmp_path: Path) ->
     query.answer = staged(tmp_path, bench, ["part-1.jsonl"])
     bench.settle()
     assert published(tmp_path) == ["part-1.jsonl"]
+    said = "task spark drives the query of the job: nothing is committed"
+    assert caplog.messages == [said, said]
 
 
 def test_of_two_workers_with_a_result_the_first_one_to_commit_wins(tmp_path: Path) -> None:

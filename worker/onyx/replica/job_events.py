@@ -21,11 +21,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from onyx.ids import NO_POSITION, JobId, Position
+from onyx.model.locations import without_secrets
 from onyx.replica.authors import escaped
 
 Level = Literal["info", "warning", "error"]
 EventValue: TypeAlias = str | int | float | bool
 VALUE_CHARACTERS_MAX = 600
+NAME_CHARACTERS_MAX = 48
 NAMED_MAX = 8
 """Tasks, peers and partitions that are named in one event; of others there is the number."""
 
@@ -103,10 +105,26 @@ def local_event(kind: EventKind, job: str = "", **values: EventValue) -> JobEven
     return JobEvent(kind, values, JobId(job))
 
 
-def some(words: Sequence[str]) -> str:
-    """The first of some words, with the number of the others."""
-    more = len(words) - NAMED_MAX
+def some(words: Sequence[str], count: int = 0) -> str:
+    """The first of some words, with the number of the others, of `count` in all."""
+    more = (count or len(words)) - NAMED_MAX
     return ", ".join(words[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def beginnings(partitions: Sequence[tuple[str, int, bool]]) -> str:
+    """Where partitions begin, in words: of each the name, the position, and whether nothing is left
+    of it."""
+    found = [
+        f"{_end_of(name)} {'has ended' if ended else f'at {position}'}"
+        for name, position, ended in partitions[:NAMED_MAX]
+    ]
+    return some(found, len(partitions))
+
+
+def _end_of(name: str) -> str:
+    """The end of a name, which is what files in one folder differ in."""
+    name = without_secrets(name)
+    return name if len(name) <= NAME_CHARACTERS_MAX else f"...{name[-NAME_CHARACTERS_MAX:]}"
 
 
 # --- what an entry of the log says --------------------------------------------------------------
@@ -252,8 +270,8 @@ STATE_TAKEN_OVER = EventKind(
 )
 QUERY_TAKEN_OVER = EventKind(
     "query-taken-over",
-    "task {task} drives the query of the job: {what_is}",
-    "a driver of a job on Spark has looked what is committed",
+    "task {task} drives the query of the job: {committed}",
+    "the driver of a job on Spark has looked what is committed, and from where the query goes on",
 )
 TASK_SUPERSEDED = EventKind(
     "task-superseded",

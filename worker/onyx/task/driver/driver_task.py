@@ -22,7 +22,7 @@ from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
-from onyx.replica.job_events import QUERY_TAKEN_OVER, local_event
+from onyx.replica.job_events import QUERY_TAKEN_OVER, beginnings, local_event
 from onyx.spark.driver.driver import Driver
 from onyx.spark.driver.outputs import SealFailed
 from onyx.spark.driver.request import QueryFailure, QueryReply
@@ -145,9 +145,13 @@ def take_over(runtime: DriverRuntime) -> Answer:
     found = assignment.background.poll("take over", lambda: (driver.look(live),))
     if found is None:
         return WAITING
-    what_is = "a result is committed, and is published" if found[0] else "no result is committed"
-    task, job = assignment.task, assignment.job_id
-    happened(local_event(QUERY_TAKEN_OVER, job, task=task, what_is=what_is))
+    task, job, last = assignment.task, assignment.job_id, driver.committed
+    words = "nothing is committed"
+    if last is not None:
+        words = f"micro-batch {last.batch} is committed" if last.batch else "a result is committed"
+        read = [(f"{each.task} {each.name}", each.position, each.exhausted) for each in last.read]
+        words += f"; read are {beginnings(read)}" * bool(last.positions)
+    happened(local_event(QUERY_TAKEN_OVER, job, task=task, committed=words))
     return Phase.PUBLISH if found[0] else ADVANCED
 
 

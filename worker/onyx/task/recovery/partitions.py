@@ -15,12 +15,11 @@ from onyx.base.on_demand import OnDemand
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
 from onyx.log.tenancy import NoRoom
-from onyx.model.locations import without_secrets
 from onyx.plugins.protocol import Cursor, OwningInput, SnapshotInput
 from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.dealt_partitions import partitions_of
-from onyx.replica.job_events import INPUT_BEGINS, local_event, some
+from onyx.replica.job_events import INPUT_BEGINS, beginnings, local_event
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Assignment, Runtime
@@ -84,21 +83,13 @@ def open_owned(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
 def _report_beginning(
     runtime: Runtime, names: Mapping[int, str], frontiers: Mapping[int, Frontier]
 ) -> None:
-    words = [
-        f"{_short(names[number])} {'has ended' if each.exhausted else f'at {each.position}'}"
-        for number, each in sorted(frontiers.items())
-    ]
-    size = "1 partition" if len(words) == 1 else f"{len(words)} partitions"
-    begins = local_event(
-        INPUT_BEGINS, runtime.job_id, task=runtime.task, size=size, positions=some(words)
+    size = "1 partition" if len(frontiers) == 1 else f"{len(frontiers)} partitions"
+    positions = beginnings(
+        [(names[number], at.position, at.exhausted) for number, at in sorted(frontiers.items())]
     )
-    happened(begins)
-
-
-def _short(name: str) -> str:
-    """The end of a name, which is what files in one folder differ in."""
-    name = without_secrets(name)
-    return name if len(name) <= NAME_CHARACTERS_MAX else f"...{name[-NAME_CHARACTERS_MAX:]}"
+    happened(
+        local_event(INPUT_BEGINS, runtime.job_id, task=runtime.task, size=size, positions=positions)
+    )
 
 
 def _first(source: Source, name: str) -> Frontier:
