@@ -44,10 +44,12 @@ from onyx.plugins.parts.writer import (
 )
 from onyx.plugins.protocol import (
     START,
+    Behind,
     ColumnsReader,
     Commit,
     Cursor,
     Input,
+    MeasuredInput,
     OneResultOutput,
     Output,
     PluginContext,
@@ -57,7 +59,7 @@ from onyx.plugins.protocol import (
     UpgradedJob,
 )
 from onyx.plugins.rolling import RollLimits
-from onyx.plugins.sources.protocol import LiveSource, Portion
+from onyx.plugins.sources.protocol import LiveSource, MeasuredSource, Portion
 from onyx.plugins.transactions import (
     ColumnsStore,
     ColumnsTransactionWriter,
@@ -68,6 +70,7 @@ from onyx.storage.staging.interface import PartStore
 
 __all__ = [
     "START",
+    "Behind",
     "Blocked",
     "ColumnsBody",
     "ColumnsFormat",
@@ -86,6 +89,8 @@ __all__ = [
     "Input",
     "JobId",
     "LiveSource",
+    "MeasuredInput",
+    "MeasuredSource",
     "OneResultOutput",
     "Options",
     "Output",

@@ -14,7 +14,7 @@ from tests.support.servers.kafka_broker import PASSWORD, USER, KafkaBroker
 from onyx.base.seams import Clock, SystemClock
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import Segment
-from onyx.plugins.protocol import START, Cursor, Input, Reader
+from onyx.plugins.protocol import START, Behind, Cursor, Input, Reader
 from onyx.plugins.registry import build_input
 from onyx.plugins.starting import first_cursor
 from onyx.testing.columns_kit import check_columns_input
@@ -109,6 +109,23 @@ def test_what_is_in_an_open_transaction_comes_when_it_is_committed(kafka: KafkaB
     assert read(reader, 2) == numbers(2, 4)
     assert not reader.exhausted()
     for each in (reader, endless, ended, bounded):
+        each.close()
+
+
+def test_what_is_behind_is_the_end_of_a_partition_less_its_frontier(kafka: KafkaBroker) -> None:
+    topic = kafka.create("in-behind", partitions=2)
+    kafka.produce(topic, numbers(0, 5))
+    plugin = kafka_input(kafka, topic)
+    first, other = f"{topic}/0", f"{topic}/1"
+    readers = {name: plugin.open(name, START) for name in (first, other)}
+    cursors = {name: each.cursor(0) for name, each in readers.items()}
+    assert plugin.behind(cursors) == {first: Behind(5), other: Behind(0)}
+    assert read(readers[first], 5) == numbers(0, 5)
+    kafka.produce(topic, numbers(5, 7))
+    at = readers[first].cursor(5)
+    assert plugin.behind({first: at}) == {first: Behind(7 - at.position)}
+    assert plugin.behind({first: START}) == {}, "nobody has said where it begins"
+    for each in (*readers.values(), plugin):
         each.close()
 
 

@@ -31,7 +31,7 @@ from onyx.ledger.returns import Trees
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.peer.work.holding import InFlightReports, holds_for
-from onyx.plugins.protocol import Cursor, Input, Output, PluginContext
+from onyx.plugins.protocol import Cursor, Input, MeasuredInput, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.plugins.starting import first_cursor
 from onyx.program.phases import Phase
@@ -156,6 +156,9 @@ class Watched(Input):
     def open(self, partition: str, cursor: Any) -> Any:
         self.opened.append(cursor.position)
         return self._inner.open(partition, cursor)
+
+    def behind(self, cursors: Any) -> Any:
+        return self._inner.behind(cursors) if isinstance(self._inner, MeasuredInput) else {}
 
     def describe(self, partition: str, position: int) -> str:
         return self._inner.describe(partition, position)

@@ -10,6 +10,7 @@ import onyx
 from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.peer.work.measuring import LOOK_S, Measuring
+from onyx.plugins.protocol import Behind
 from onyx.reports.measures import Measures, WorkerMeasures, of_job
 from onyx.telemetry.interface import TalliedTask
 
@@ -21,7 +22,7 @@ class Measured(Bench):
 
     def __init__(self, spec, peers=None):
         super().__init__(spec, {"m:fn": lambda segment: segment}, peers)
-        self.measuring = Measuring(GROUP, self.clock)
+        self.measuring = Measuring(GROUP, self.clock, lambda work: work())
 
     def metrics(self, job_id, job, task):
         return TalliedTask()
@@ -109,7 +110,8 @@ def test_a_task_that_changes_all_the_time_is_measured_later():
         def metrics(self):
             raise RuntimeError("dictionary changed size during iteration")
 
-    measuring = Measuring(GROUP, Measured(chain(SEGMENTS, fn="m:fn")).clock)
+    bench = Measured(chain(SEGMENTS, fn="m:fn"))
+    measuring = Measuring(GROUP, bench.clock, lambda work: work())
     measuring._runners = (SimpleNamespace(task=Changing()),)
     with pytest.raises(Unavailable, match="change faster"):
         measuring.document()
@@ -151,3 +153,70 @@ def test_a_retry_counts_from_the_first_reading_and_once():
     assert len(calls) == 2
     assert read.complete.count == 1
     assert read.complete.mean_s >= 0.5
+
+
+def test_an_input_says_how_far_it_is_behind_its_source():
+    bench = Measured(chain(SEGMENTS, fn="m:fn", read={"batchSize": 10}))
+    bench.start()
+    read = lag(bench)
+    assert (read.segments_behind, read.slowest[0].segments_behind) == (40, 40)
+    assert read.unknown == ""
+    bench.settle()
+    read = lag(bench)
+    assert (read.segments_behind, read.seconds_behind) == (0, 0.0)
+
+
+def test_what_comes_into_a_source_is_known_by_how_its_end_moves(monkeypatch):
+    bench = Measured(chain(SEGMENTS, fn="m:fn"))
+    bench.start()
+    (source,) = bench.inputs
+    ends = iter([100, 150])
+
+    def moves(cursors):
+        return dict.fromkeys(cursors, Behind(next(ends)))
+
+    monkeypatch.setattr(source, "behind", moves)
+    read = lag(bench)
+    assert read.arriving_per_s == pytest.approx(50 / 6.0)
+    assert read.segments_behind == 150
+
+
+def test_a_source_that_does_not_answer_is_named_and_asked_again(monkeypatch):
+    bench = Measured(chain(SEGMENTS, fn="m:fn"))
+    bench.start()
+    (source,) = bench.inputs
+
+    def away(cursors):
+        raise Unavailable("no broker at https://u:pw@host answers")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "behind", away)
+        read = lag(bench)
+        assert read.segments_behind is None
+        assert read.unknown == "no broker at https://***@host answers"
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "behind", lambda cursors: 1 / 0)
+        assert "ZeroDivisionError" in lag(bench).unknown
+    assert lag(bench).segments_behind == 40
+
+
+def test_a_source_is_asked_one_question_at_a_time():
+    bench = Measured(chain(SEGMENTS, fn="m:fn"))
+    asked = []
+    bench.measuring = Measuring(GROUP, bench.clock, asked.append)
+    bench.start()
+    for _ in range(20):
+        bench.look()
+    assert len(asked) == 1
+    asked.pop()()
+    for _ in range(2):
+        bench.look()
+    assert len(asked) == 1
+
+
+def lag(bench):
+    """What the input says after a question that is newer."""
+    for _ in range(3):
+        bench.look()
+    (read,) = [each.input for each in bench.document().tasks if each.input is not None]
+    return read

@@ -10,7 +10,7 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.plugins.channel import open_channel
-from onyx.plugins.protocol import START, Cursor
+from onyx.plugins.protocol import START, Behind, Cursor
 from onyx.plugins.registry import build_input, build_output
 from onyx.testing.columns_kit import check_columns_input, read_columns
 
@@ -31,6 +31,16 @@ def test_a_sequence_is_dealt_to_its_partitions():
     plugin = build_input("sequence", plugin_context(options))
     parts = {name: numbers(drain(plugin.open(name, START))) for name in plugin.partitions()}
     assert parts == {"0": [0, 2, 4], "1": [1, 3]}
+
+
+def test_what_is_left_is_known_where_there_is_an_end():
+    options = {"segments": [{"n": n} for n in range(5)], "partitions": 2}
+    at = {"0": Cursor(1), "1": START}
+    plugin = build_input("sequence", plugin_context(options))
+    assert plugin.behind(at) == {"0": Behind(2), "1": Behind(2)}
+    plugin = build_input("generator", plugin_context({"segments": 5, "partitions": 2}))
+    assert plugin.behind(at) == {"0": Behind(2), "1": Behind(2)}
+    assert build_input("generator", plugin_context({"partitions": 2})).behind(at) == {}
 
 
 def test_what_a_function_does_to_a_segment_does_not_change_the_sequence():

@@ -16,7 +16,16 @@ import pyarrow as pa
 from onyx.errors import UserError, describe_type
 from onyx.flow.segment import Segment
 from onyx.plugins.bases import ImmediateOutput
-from onyx.plugins.protocol import Around, ColumnsReader, Cursor, Input, Output, Reader
+from onyx.plugins.protocol import (
+    Around,
+    Behind,
+    ColumnsReader,
+    Cursor,
+    Input,
+    MeasuredInput,
+    Output,
+    Reader,
+)
 
 _OF_READERS = ("read", "exhausted", "cursor", "close", "obstacle")
 _OF_COLUMNS = (*_OF_READERS, "ready")
@@ -65,6 +74,16 @@ class CheckedInput(Input):
             base = "ColumnsReader" if columns else "Reader"
             raise _broken(self._name, f"{what}, which all have that derive from {base}")
         return (CheckedColumnsReader if columns else CheckedReader)(reader, self._name)
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """What the plugin says, if it has the method (`protocol.MeasuredInput`), or UserError."""
+        if not isinstance(self._plugin, MeasuredInput):
+            return {}
+        found: Any = self._plugin.behind(cursors)
+        if not isinstance(found, dict) or {*map(type, found.values())} - {Behind}:
+            what = f"behind() returned {describe_type(found)}, not a dict with a Behind for each"
+            raise _broken(self._name, f"{what} partition")
+        return {name: each for name, each in found.items() if name in cursors}
 
     def close(self) -> None:
         """Close the plugin."""

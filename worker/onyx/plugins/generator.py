@@ -6,7 +6,7 @@ new positions only; a replay is not limited.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from onyx.flow.segment import Segment
 from onyx.ledger.token_bucket import TokenBucket
 from onyx.plugins.bases import IndexedColumnsReader, IndexedReader, partition_names
 from onyx.plugins.options import function_error, task_error
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+from onyx.plugins.protocol import Behind, Cursor, Input, PluginContext, Reader
 from onyx.plugins.small_options import GeneratorOptions
 from onyx.plugins.starting import check_partitions, read_start
 
@@ -48,9 +48,8 @@ class GeneratorInput(Input):
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader whose position p is number `p * partitions + partition`."""
-        count, total = self._options.partitions, self._options.segments
-        number = self._names.index(partition)
-        size = None if total is None else max(0, -((number - total) // count))
+        count, number = self._options.partitions, self._names.index(partition)
+        size = self._size(partition)
         allow = self._allowance(partition, cursor.position)
 
         def numbers(first: int, segments_max: int) -> range:
@@ -68,6 +67,21 @@ class GeneratorInput(Input):
         if self._context.batch_format == "arrow":
             return IndexedColumnsReader(cursor.position, fetch_columns, lambda: size)
         return IndexedReader(cursor.position, fetch, lambda: size)
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """What is left of a number of segments; without one there is always more."""
+        sizes = {name: self._size(name) for name in cursors}
+        return {
+            name: Behind(max(0, size - cursors[name].position))
+            for name, size in sizes.items()
+            if size is not None
+        }
+
+    def _size(self, partition: str) -> int | None:
+        total = self._options.segments
+        if total is None:
+            return None
+        return max(0, -((self._names.index(partition) - total) // self._options.partitions))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -338,6 +338,28 @@ class SnapshotInput(Protocol):
         ...
 
 
+class Behind(msgspec.Struct, frozen=True):
+    """What a source has of one partition from a cursor on. None: it does not say."""
+
+    segments: int | None = None
+    bytes: int | None = None
+    waiting: int | None = None
+    """Of the segments, those that this process has and has not read yet; or what waits besides."""
+
+
+@runtime_checkable
+class MeasuredInput(Protocol):
+    """The method that an input has in addition if it knows how much there is to be read: how far
+    the job is behind."""
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """For each of these open partitions what there is from the cursor on: it is the last one
+        that was stored, so all before it is processed. Called every few seconds on a thread of its
+        own, beside all other calls, and may block. A partition of which nothing is known is left
+        out. Raises Unavailable: not now; others of Onyx's errors: never."""
+        ...
+
+
 @runtime_checkable
 class StartingInput(Protocol):
     """The method that an input of Onyx has in addition if a new job may begin elsewhere than at the

@@ -5,12 +5,12 @@ Readers return copies: functions may change a segment, and a position must read 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onyx.codec.segments import decode, encode
 from onyx.flow.segment import Segment
 from onyx.plugins.bases import IndexedReader, partition_names
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+from onyx.plugins.protocol import Behind, Cursor, Input, PluginContext, Reader
 from onyx.plugins.small_options import SequenceOptions
 from onyx.plugins.starting import check_partitions, read_start
 
@@ -45,6 +45,13 @@ class SequenceInput(Input):
             return decode(encode(segments[first : first + segments_max]))
 
         return IndexedReader(cursor.position, fetch, lambda: len(segments))
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """What is left of each share."""
+        return {
+            name: Behind(max(0, len(self._parts[name]) - at.position))
+            for name, at in cursors.items()
+        }
 
     def close(self) -> None:
         """Nothing is open."""

@@ -79,6 +79,10 @@ class FileSystem(Protocol):
         """
         ...
 
+    def size_bytes(self, path: str) -> int:
+        """How large a file is; raises as `modified_ms`. Safe from any thread."""
+        ...
+
     def remote(self, path: str) -> bool:
         """Whether each read of a file is a request."""
         ...
@@ -116,6 +120,11 @@ class LocalFiles:
         """What the file system says."""
         with system_errors(path):
             return os.stat(path).st_mtime_ns // 1_000_000
+
+    def size_bytes(self, path: str) -> int:
+        """What the file system says."""
+        with system_errors(path):
+            return os.stat(path).st_size
 
     def remote(self, path: str) -> bool:
         """Reads are of this machine."""
@@ -175,13 +184,21 @@ class ObjectFiles:
 
     def modified_ms(self, path: str) -> int:
         """When this version was written; one request."""
+        found = self._look(path)
+        if found.modified_ms is None:
+            raise UserError(f"{path}: its store does not say when it was modified")
+        return found.modified_ms
+
+    def size_bytes(self, path: str) -> int:
+        """What the store says; one request."""
+        return self._look(path).size_bytes
+
+    def _look(self, path: str) -> ListedObject:
         url = parse_url(path)
         found = self._bucket(url.bucket).look(url.key)
         if found is None:
             raise Unavailable(f"{path} is not there; put it back, and the job goes on")
-        if found.modified_ms is None:
-            raise UserError(f"{path}: its store does not say when it was modified")
-        return found.modified_ms
+        return found
 
     def remote(self, path: str) -> bool:
         """Reads are requests."""
@@ -236,6 +253,10 @@ class InputFiles:
     def modified_ms(self, path: str) -> int:
         """When a file was modified last, in milliseconds since 1970."""
         return self._of(path).modified_ms(path)
+
+    def size_bytes(self, path: str) -> int:
+        """How large a file is."""
+        return self._of(path).size_bytes(path)
 
     def remote(self, path: str) -> bool:
         """Whether each read of a file is a request."""

@@ -14,7 +14,7 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import Unavailable, UserError
 from onyx.plugins.files import text_reader as file_reader
-from onyx.plugins.protocol import START, Cursor
+from onyx.plugins.protocol import START, Behind, Cursor
 from onyx.plugins.registry import build_input
 from onyx.testing.plugin_kit import check_input
 
@@ -38,6 +38,23 @@ def read(path, **options):
 def write(path, data):
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
+
+
+def test_bytes_and_rows_that_are_left_are_known_where_the_format_says_so(tmp_path):
+    text = write(tmp_path / "a.jsonl", JSONL)
+    plugin = files(text)
+    reader = plugin.open(str(text), START)
+    assert plugin.behind({str(text): START})[str(text)] == Behind(bytes=len(JSONL.encode()))
+    reader.read(3)
+    at = reader.cursor(3)
+    assert 0 < plugin.behind({str(text): at})[str(text)].bytes < len(JSONL)
+    reader.close()
+    rows = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": range(10)}), rows)
+    assert files(rows).behind({str(rows): Cursor(4)}) == {str(rows): Behind(6)}
+    packed = tmp_path / "a.jsonl.gz"
+    packed.write_bytes(gzip.compress(JSONL.encode()))
+    assert files(packed).behind({str(packed): START}) == {}
 
 
 JSONL = '{"n":1,"city":"Zürich"}\n{"n":2}\n{"n":3,"deep":{"a":[1,null]}}\n'

@@ -16,15 +16,18 @@ import contextlib
 import os
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from onyx.base.seams import Clock
-from onyx.errors import Unavailable
+from onyx.errors import OnyxError, Unavailable, describe
 from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.model.locations import without_secrets
 from onyx.peer.work.task_threads import TaskRunner
+from onyx.plugins.protocol import Behind, Cursor, MeasuredInput
 from onyx.replica.state import Replica
 from onyx.reports.measures import (
     NO_DURATIONS,
@@ -40,6 +43,7 @@ from onyx.reports.measures import (
     ZooKeeperMeasures,
     furthest,
 )
+from onyx.task.source.partition import Partition
 from onyx.task.source.source import Source
 from onyx.task.task import BatchTask, Task
 
@@ -70,9 +74,11 @@ class _Look(msgspec.Struct, frozen=True):
 class Measuring:
     """The measures of one incarnation. `look` on the group's thread, `document` on any."""
 
-    def __init__(self, group: GroupId, clock: Clock) -> None:
+    def __init__(self, group: GroupId, clock: Clock, aside: Aside) -> None:
+        """`aside` runs what may block, on a thread of its own."""
         self._group = group
         self._clock = clock
+        self._lags = Lags(clock, aside)
         self._lock = threading.Lock()
         self._looks: dict[Key, deque[_Look]] = {}
         self._runners: tuple[TaskRunner, ...] = ()
@@ -92,6 +98,7 @@ class Measuring:
             there = {_key(each.task) for each in self._runners}
             for key in self._looks.keys() - there:
                 del self._looks[key]
+        self._lags.look(self._runners, now_s)
 
     def document(self, job: JobId | None = None) -> WorkerMeasures:
         """What is known now of a job, or of all. Raises Unavailable."""
@@ -121,7 +128,11 @@ class Measuring:
             if job is not None and task.job_id != job:
                 continue
             passed = Passed(looks.get(_key(task), ()), _look(task, now_s))
-            tasks.append(_measured(task, passed, now_s, self._clock.wall_ms()))
+            found = _measured(task, passed, now_s)
+            if found.input is not None:
+                lag = self._lags.of(task)
+                found = replace(found, input=_with_lag(found.input, lag, self._clock.wall_ms()))
+            tasks.append(found)
             edges += _edges(task, passed)
         one = WorkerMeasures(
             self._group,
@@ -204,7 +215,7 @@ def _look(task: Task, now_s: float) -> _Look | None:
     )
 
 
-def _measured(task: Task, passed: Passed, now_s: float, wall_ms: int) -> TaskMeasures:
+def _measured(task: Task, passed: Passed, now_s: float) -> TaskMeasures:
     source, queue, queue_max, watermark_ms = source_of(task), 0, 0, None
     if isinstance(task, BatchTask) and task.wired and (source is None or task.runtime.sink):
         queue = task.allocation.inbox.waiting_segments()
@@ -225,12 +236,12 @@ def _measured(task: Task, passed: Passed, now_s: float, wall_ms: int) -> TaskMea
         queue_segments=queue,
         queue_max=queue_max,
         watermark_ms=watermark_ms,
-        input=None if source is None else _of_source(source, passed, now_s, wall_ms),
+        input=None if source is None else _of_source(source, passed, now_s),
     )
 
 
-def _of_source(source: Source, passed: Passed, now_s: float, wall_ms: int) -> InputMeasures:
-    partitions = tuple(source.partitions.values())
+def _of_source(source: Source, passed: Passed, now_s: float) -> InputMeasures:
+    partitions = [each for each in tuple(source.partitions.values()) if not each.store.exhausted]
     newest = [each.newest_ms for each in partitions if each.newest_ms is not None]
     return InputMeasures(
         partitions=len(partitions),
@@ -244,6 +255,140 @@ def _of_source(source: Source, passed: Passed, now_s: float, wall_ms: int) -> In
             for each in partitions
         ),
     )
+
+
+# --- how far inputs are behind ------------------------------------------------------------------
+
+LAG_S = 5.0
+"""Between two questions to a source."""
+Aside = Callable[[Callable[[], None]], object]
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """What one peer of an input had before it at a moment."""
+
+    at_s: float
+    behind: Mapping[str, Behind] | None
+    """By partition, from where everything was processed; None: nobody knows, for a reason."""
+    ends: Mapping[str, int]
+    """Positions behind the last segment that was there, of the partitions that say it."""
+    unknown: str = ""
+    arriving_per_s: float | None = None
+
+
+class Lags:
+    """Asks inputs how far they are behind, each on a thread of its own, one question at a time:
+    the source may not answer for long."""
+
+    def __init__(self, clock: Clock, aside: Aside) -> None:
+        self._clock = clock
+        self._aside = aside
+        self._known: dict[Key, Lag] = {}
+        self._asking: set[Key] = set()
+        self._next_s: dict[Key, float] = {}
+
+    def look(self, runners: Collection[TaskRunner], now_s: float) -> None:
+        """Ask those whose time has come; forget those that are gone."""
+        there = set()
+        for runner in runners:
+            key, source = _key(runner.task), source_of(runner.task)
+            there.add(key)
+            due = key not in self._asking and now_s >= self._next_s.get(key, 0.0)
+            if due and source is not None and isinstance(source.plugin, MeasuredInput):
+                self._next_s[key] = now_s + LAG_S
+                self._asking.add(key)
+                self._aside(partial(self._ask, key, source, source.plugin))
+        for gone in self._next_s.keys() - there:
+            self._known.pop(gone, None)
+            del self._next_s[gone]
+
+    def of(self, task: Task) -> Lag | None:
+        """What is known of a task; None: its source says nothing, or has not yet."""
+        return self._known.get(_key(task))
+
+    def _ask(self, key: Key, source: Source, plugin: MeasuredInput) -> None:
+        try:
+            partitions = {each.name: each for each in tuple(source.partitions.values())}
+            cursors = {
+                name: each.store.cursor
+                for name, each in partitions.items()
+                if not each.store.exhausted
+            }
+            found = plugin.behind(cursors) if cursors else {}
+            lag = self._lag(key, partitions, cursors, found)
+        except OnyxError as error:
+            lag = Lag(self._clock.monotonic_s(), None, {}, without_secrets(str(error)))
+        except Exception as error:  # of a user's plugin, or a partition has just gone
+            lag = Lag(self._clock.monotonic_s(), None, {}, f"behind(): {describe(error)}")
+        self._known[key] = lag
+        self._asking.discard(key)
+
+    def _lag(
+        self,
+        key: Key,
+        partitions: Mapping[str, Partition],
+        cursors: Mapping[str, Cursor],
+        found: Mapping[str, Behind],
+    ) -> Lag:
+        now_s, before = self._clock.monotonic_s(), self._known.get(key)
+        ends, behind = {}, {}
+        for name, each in found.items():
+            if each.segments is not None:
+                ends[name] = cursors[name].position + each.segments
+                left = max(0, ends[name] - partitions[name].position)
+                each = replace(each, segments=left)
+            behind[name] = each
+        for name in cursors.keys() - found.keys():
+            behind[name] = Behind()
+        return Lag(now_s, behind, ends, arriving_per_s=_arriving(before, now_s, ends))
+
+
+def _arriving(before: Lag | None, now_s: float, ends: Mapping[str, int]) -> float | None:
+    """How fast the ends of partitions have moved between two answers."""
+    if before is None or not ends or before.ends.keys() != ends.keys():
+        return None
+    grown = sum(ends.values()) - sum(before.ends.values())
+    return max(0.0, grown / max(now_s - before.at_s, 1.0))
+
+
+def _with_lag(found: InputMeasures, lag: Lag | None, wall_ms: int) -> InputMeasures:
+    """The measures of an input with what its source has said."""
+    if not found.partitions:
+        return replace(found, segments_behind=0, bytes_behind=0, seconds_behind=0.0)
+    if lag is None or lag.behind is None:
+        return replace(found, unknown="" if lag is None else lag.unknown)
+    behind = tuple(lag.behind.values())
+    segments = _whole(each.segments for each in behind)
+    size = _whole(each.bytes for each in behind)
+    waiting = [each.waiting for each in behind if each.waiting is not None]
+    seconds = None
+    if 0 in (segments, size):
+        seconds = 0.0
+    elif found.event_time_ms is not None:
+        seconds = max(0.0, (wall_ms - found.event_time_ms) / 1000)
+    return replace(
+        found,
+        segments_behind=segments,
+        bytes_behind=size,
+        seconds_behind=seconds,
+        arriving_per_s=lag.arriving_per_s,
+        waiting=sum(waiting) if waiting else None,
+        slowest=furthest(_shown(each, lag.behind) for each in found.slowest),
+    )
+
+
+def _shown(partition: PartitionMeasures, behind: Mapping[str, Behind]) -> PartitionMeasures:
+    its = behind.get(partition.name, Behind())
+    return replace(partition, segments_behind=its.segments, bytes_behind=its.bytes)
+
+
+def _whole(counts: Iterable[int | None]) -> int | None:
+    """The sum, if all of it is known."""
+    found = list(counts)
+    return None if not found or None in found else sum(filter(None, found))
+
+
+# --- edges --------------------------------------------------------------------------------------
 
 
 def _edges(task: Task, passed: Passed) -> Iterator[EdgeMeasures]:

@@ -25,11 +25,11 @@ from onyx.plugins.files.lines import (
     TextRecords,
 )
 from onyx.plugins.files.options import FilesInputOptions
-from onyx.plugins.files.parquet_reader import ParquetReader, ParquetRows
+from onyx.plugins.files.parquet_reader import ParquetReader, ParquetRows, rows_of
 from onyx.plugins.files.text_reader import FileBlocks, FileReader
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.options import option_error, pattern_at, task_error
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+from onyx.plugins.protocol import Behind, Cursor, Input, PluginContext, Reader
 from onyx.plugins.records import RECORD, BadRecords, Records
 from onyx.plugins.starting import Start, check_partitions, read_start
 from onyx.storage.files import InputFiles
@@ -61,6 +61,8 @@ class FilesInput(Input):
         self._start = _located(context, read_start(options.start_from))
         self._columns = JsonColumns(context.schema) if context.batch_format == "arrow" else None
         self._check_extras()
+        self._sizes: dict[str, int] = {}
+        """Bytes or rows of files, for `behind`."""
         self._formats = Formats(context, options, self._files, self._columns)
         self.cooperative = not any(map(self._files.remote, self._patterns))
 
@@ -121,6 +123,22 @@ class FilesInput(Input):
             reader.close()
             raise
         return reader
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """The bytes of each file from the block on that was read last; rows of Parquet, as its
+        footer says. Where a compressed file is, nobody knows. A file is looked at once."""
+        found: dict[str, Behind] = {}
+        for path, cursor in cursors.items():
+            if self._formats.name(path) == "parquet":
+                if path not in self._sizes:
+                    self._sizes[path] = rows_of(path, self._files)
+                found[path] = Behind(max(0, self._sizes[path] - cursor.position))
+            elif PurePath(path).suffix.lower() not in COMPRESSED:
+                if path not in self._sizes:
+                    self._sizes[path] = self._files.size_bytes(path)
+                offset = _state(cursor)[0] or 0
+                found[path] = Behind(bytes=max(0, self._sizes[path] - offset))
+        return found
 
     def describe(self, partition: str, position: int) -> str:
         """A record, for people."""

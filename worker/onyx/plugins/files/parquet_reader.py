@@ -182,6 +182,13 @@ class ParquetRows:
             yield groups, total
 
 
+def rows_of(path: str, files: FileSystem) -> int:
+    """How many rows a file has, by its footer. Raises as `ParquetRows`."""
+    opened = ParquetRows(path, 0, files)
+    opened.close()
+    return opened.rows
+
+
 class ParquetReader(ColumnsReader):
     """An open file (`protocol.Reader`, `protocol.ColumnsReader`)."""
 

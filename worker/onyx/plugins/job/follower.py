@@ -12,7 +12,7 @@ names its position.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -28,7 +28,7 @@ from onyx.journal.logs import PartitionFolder
 from onyx.journal.view import Block, JournalBounds, JournalView
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.journalled.reader import JournalReader
-from onyx.plugins.protocol import Cursor, JobJournal, PluginContext
+from onyx.plugins.protocol import Behind, Cursor, JobJournal, PluginContext
 from onyx.plugins.segment_runs import gathered
 from onyx.plugins.starting import position_in, read_start
 
@@ -198,6 +198,18 @@ def follows_journal(cursor: Cursor) -> bool:
 def view_of(context: PluginContext, task: str, number: int, job: str) -> JournalView:
     """A partition of the journal of an input, as a version of its job has it."""
     return JournalView(context.durable_store(), PartitionFolder(JobId(job), task, number))
+
+
+def segments_behind(
+    context: PluginContext, options: JobOptions, cursors: Mapping[str, Cursor]
+) -> dict[str, Behind]:
+    """What the newest version that is known has in its journal behind these cursors. Blocks."""
+    found = {}
+    for partition, cursor in cursors.items():
+        job = msgspec.convert(cursor.state, FollowerState).jobs[-1]
+        end = view_of(context, options.task, int(partition), job).bounds().end
+        found[partition] = Behind(max(0, end - cursor.position))
+    return found
 
 
 def first_position(

@@ -37,7 +37,12 @@ from onyx.journal.logs import Content, RememberedRequest
 from onyx.plugins.bases import partition_names
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import FilesInputOptions
-from onyx.plugins.job.follower import JournalFollower, first_position, follows_journal
+from onyx.plugins.job.follower import (
+    JournalFollower,
+    first_position,
+    follows_journal,
+    segments_behind,
+)
 from onyx.plugins.job.options import REFUSED_OF_OUTPUTS, JobOptions
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader, OwnerReader
@@ -47,6 +52,7 @@ from onyx.plugins.parts.folders import NotThere, part_of, parts_in, whose
 from onyx.plugins.parts.offsets import Limit, Mark, Part
 from onyx.plugins.protocol import (
     START,
+    Behind,
     ColumnsReader,
     Cursor,
     Input,
@@ -128,6 +134,12 @@ class JobInput(Input):
     def column_types(self) -> Mapping[str, pa.DataType]:
         """The column types of JSON lines, as they were learned."""
         return self._files.column_types()
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """Positions of the journal that is followed. Of parts nobody knows how many rows they
+        have."""
+        followed = {name: at for name, at in cursors.items() if follows_journal(at)}
+        return segments_behind(self._context, self._options, followed)
 
     def close(self) -> None:
         """Look for no more parts."""
@@ -333,6 +345,10 @@ class PartsFeed(Unanswered):
             self.obstacle = f"{self._context.where}: {error}"
             return None
         return self._content(output, parts)
+
+    @property
+    def unread(self) -> None:
+        """Nobody knows how many parts there are before they are listed."""
 
     def judged(self, wait_s: float) -> None:
         """Nobody is answered."""

@@ -40,6 +40,12 @@ class Feed(AckedReader, Protocol):
     judges: bool
     """Whether `judged` ever has anything, which has to be written while the job drains too."""
 
+    @property
+    def unread(self) -> int | None:
+        """Messages or segments that wait at the source, about; None: it does not say. From any
+        thread."""
+        ...
+
     def take(self, first: int, wait_s: float) -> Content | None:
         """What goes into the next chunk, whose first segment has this position; None: nothing came
         within `wait_s`. Raises Unavailable: try again later."""

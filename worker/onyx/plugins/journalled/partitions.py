@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from onyx.errors import Fenced, StateError, Unavailable, UserError
@@ -17,7 +17,7 @@ from onyx.plugins.bases import partition_names
 from onyx.plugins.journalled.partition import Feed, JournalledPartition
 from onyx.plugins.journalled.reader import JournalReader, OwnerReader, replaying
 from onyx.plugins.options import option_error
-from onyx.plugins.protocol import START, Cursor, PluginContext
+from onyx.plugins.protocol import START, Behind, Cursor, PluginContext
 from onyx.plugins.starting import OPTION, StartFrom, check_partitions, position_in, read_start
 
 logger = logging.getLogger(__name__)
@@ -111,6 +111,17 @@ class JournalledPartitions:
             self._context.metrics,
             self._size_bytes,
         )
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> dict[str, Behind]:
+        """What is in the journals from these cursors on, and what the feeds know to come."""
+        found: dict[str, Behind] = {}
+        for name, cursor in cursors.items():
+            owned = self._open.get(name)
+            if owned is not None:
+                waiting = owned.feed.unread
+                taken = max(0, owned.end - cursor.position)
+                found[name] = Behind(taken + (waiting or 0), owned.journal.size_bytes, waiting)
+        return found
 
     def close(self) -> None:
         """Close all that is open."""

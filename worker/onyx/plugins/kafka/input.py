@@ -33,11 +33,12 @@ from confluent_kafka import (
     OFFSET_END,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
+    IsolationLevel,
     KafkaError,
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from onyx.base.structs import UNREADABLE
 from onyx.codec.refusals import refused
@@ -64,7 +65,7 @@ from onyx.plugins.kafka.client import (
 )
 from onyx.plugins.kafka.options import KafkaInputOptions
 from onyx.plugins.options import option_error, task_error
-from onyx.plugins.protocol import START, ColumnsReader, Cursor, Input, PluginContext, Reader
+from onyx.plugins.protocol import START, Behind, ColumnsReader, Cursor, Input, PluginContext, Reader
 from onyx.plugins.records import BadRecords, reason_of
 from onyx.plugins.segment_runs import DecodedRuns, good_runs, with_columns
 from onyx.plugins.starting import OPTION, check_partitions, read_start
@@ -101,6 +102,8 @@ class KafkaInput(Input):
         self._columns = JsonColumns(context.schema) if context.batch_format == "arrow" else None
         self._check_fields()
         self._known: dict[str, PartitionMemory] = {}
+        self._admin: AdminClient | None = None
+        """Asks for ends of partitions, once somebody wants to know."""
         self._spare: list[Consumer] = []
         self._spare.append(self._consumer())
 
@@ -177,6 +180,33 @@ class KafkaInput(Input):
             if schema is not None and key is not None and key not in schema.names:
                 what = f"names {key!r}, which the schema of the task lacks; add it there"
                 raise option_error(self._client.context, f"{name}Field", what)
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """The end of each partition less the offset of the cursor, in one request to each broker;
+        by a consumer of its own. Offsets that no message has count too, and an Arrow message as
+        many rows as those before it had on average."""
+        client, numbers = self._client, {_number(name): name for name in cursors}
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(client.topic, number): latest for number in numbers}
+        found: dict[str, Behind] = {}
+        with client.explained(f"looking for the ends of topic {client.topic!r}"):
+            if self._admin is None:
+                self._admin = AdminClient(client.settings())
+            asked = self._admin.list_offsets(
+                wanted,
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=REQUEST_TIMEOUT_S,
+            )
+            for partition, answer in asked.items():
+                name = numbers[partition.partition]
+                offset, end = cursors[name].state or (None, None)
+                if offset is None:
+                    continue
+                last = answer.result(REQUEST_TIMEOUT_S).offset
+                messages = max(0, (last if end is None else min(end, last)) - offset)
+                memory = self._known.get(name, PartitionMemory())
+                found[name] = Behind(round(messages * memory.rows_of_message))
+        return found
 
     def column_types(self) -> Mapping[str, pa.DataType]:
         """The column types of JSON, as they were learned."""
@@ -287,6 +317,14 @@ class PartitionMemory(msgspec.Struct):
 
     read: int = 0
     """Positions below this have been read once, so they can be read again."""
+    rows: int = 0
+    messages: int = 0
+    """Messages that were decoded, with the rows that they had."""
+
+    @property
+    def rows_of_message(self) -> float:
+        """How many segments a message is, on average."""
+        return self.rows / self.messages if self.messages else 1.0
 
 
 class KafkaReader(ColumnsReader):
@@ -363,6 +401,8 @@ class KafkaReader(ColumnsReader):
             for piece in self._records.segments(messages):
                 self._chunks.append(piece)
             self._position += len(self._chunks)
+            self._known.rows += len(self._chunks)
+            self._known.messages += len(messages)
             self._known.read = max(self._known.read, self._position)
         return self._chunks.take(segments_max)
 

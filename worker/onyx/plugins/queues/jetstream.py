@@ -107,6 +107,8 @@ class JetStreamSource:
         self._pulled: JetStreamContext.PullSubscription | None = None
         self._reason: Exception | None = None
         """The last error that the client told of by itself."""
+        self.pending: int | None = None
+        """Messages that the stream has for the consumer, by the last one that came."""
         self._loop = EventLoop(f"onyx-nats-{context.task}")
 
     def receive(self, wait_s: float) -> Portion | None:
@@ -117,6 +119,7 @@ class JetStreamSource:
             try:
                 messages = self._call(pulled.fetch(most, wait_s), wait_s)
             except nats.errors.TimeoutError:
+                self.pending = 0
                 self._look()
                 return None
         return self._portion(messages) if messages else None
@@ -165,6 +168,7 @@ class JetStreamSource:
         found = self._decoder.decode(entries)
         ids = [each.id for each in entries]
         self._cursor = max(self._cursor or 0, *map(int, ids))
+        self.pending = messages[-1].metadata.num_pending
         return Portion(
             found.runs,
             [each.reply for each in messages],

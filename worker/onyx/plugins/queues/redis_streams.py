@@ -41,6 +41,8 @@ from onyx.plugins.sources.protocol import Portion
 AGAIN_S = 10.0
 ACKED_AT_ONCE = 1_000
 LOOKED_AT_ONCE = 1_000
+COUNT_INTERVAL_S = 5.0
+"""Between two questions how many entries are left."""
 RESTING_MAX = 100_000
 """Entries that wait for another try; beyond it nothing new is read."""
 LEASE_S = 10.0
@@ -135,6 +137,9 @@ class RedisSource:
         self._look = 0
         self._again_s = -math.inf
         self._claim_s = time.monotonic()
+        self._count_s = -math.inf
+        self.pending: int | None = None
+        """Entries that the group has not been given, as the server has said last."""
         self._client = client_of(context, options)
         with self._explained("joining the group"):
             self._join()
@@ -151,6 +156,10 @@ class RedisSource:
             self._claim_s = now_s
             with self._explained("claiming entries"):
                 self._claim(self._claims)
+        if now_s >= self._count_s:
+            self._count_s = now_s + COUNT_INTERVAL_S
+            with self._explained("counting what is left"):
+                self.pending = self._lag()
         with self._explained("reading"):
             again = self._rested(now_s) or self._unknown(now_s)
             if again or len(self._resting) >= RESTING_MAX:
@@ -335,6 +344,12 @@ class RedisSource:
         except redis.ResponseError as error:
             if "BUSYGROUP" not in str(error):
                 raise
+
+    def _lag(self) -> int | None:
+        """What the server says; it does not know where entries were deleted."""
+        groups: Any = self._client.xinfo_groups(self._stream)
+        found = (each for each in groups if each["name"] == self._group.encode())
+        return next((each.get("lag") for each in found), None)
 
     def _has_group(self) -> bool:
         try:

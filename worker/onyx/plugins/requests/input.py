@@ -10,7 +10,7 @@ that owns it. From there they go into the journal, and only then to the function
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from onyx.errors import OnyxError
@@ -18,7 +18,7 @@ from onyx.journal.journal import Journal
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.options import option_error, variable_of
-from onyx.plugins.protocol import Cursor, Input, PluginContext
+from onyx.plugins.protocol import Behind, Cursor, Input, PluginContext
 from onyx.plugins.requests.options import RequestsOptions
 from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.mailboxes import Address, MailboxRegistry
@@ -72,6 +72,10 @@ class RequestsInput(Input):
     def open(self, partition: str, cursor: Cursor) -> JournalReader:
         """Takes the journal over, and requests from now on."""
         return self._partitions.open(partition, cursor)
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """What is in the journals and not processed, and requests that wait to come there."""
+        return self._partitions.behind(cursors)
 
     def close(self) -> None:
         """Requests go elsewhere."""

@@ -410,6 +410,12 @@ class RequestQueue:
         """Nothing is open."""
 
     @property
+    def unread(self) -> int:
+        """Segments of requests that are not in the journal yet."""
+        with self._changed:
+            return sum(len(each.segments) for each in self._waiting)
+
+    @property
     def waiting(self) -> tuple[int, int]:
         """Requests that wait for the journal, and those whose trees are not complete."""
         return len(self._taken), len(self._open)

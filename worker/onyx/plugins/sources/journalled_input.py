@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,10 +22,10 @@ from onyx.journal.journal import Journal
 from onyx.journal.logs import Content, RememberedRequest
 from onyx.plugins.journalled.id_memory import IdMemory
 from onyx.plugins.journalled.partitions import JournalledPartitions
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader, Unanswered
+from onyx.plugins.protocol import Behind, Cursor, Input, PluginContext, Reader, Unanswered
 from onyx.plugins.sources.messages import Owed, SourceMessages, messages_of
 from onyx.plugins.sources.options import JournalledOptions
-from onyx.plugins.sources.protocol import LiveSource, OpenSource
+from onyx.plugins.sources.protocol import LiveSource, OpenSource, pending_of
 from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_REDELIVERED, Metric
 from onyx.telemetry.interface import TaskMetrics
 
@@ -75,6 +75,10 @@ class JournalledInput(Input):
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """Takes the journal over, and goes on with the source."""
         return self._partitions.open(partition, cursor)
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """What is in the journals and not processed, and what the queue says to have."""
+        return self._partitions.behind(cursors)
 
     def close(self) -> None:
         """Leave the sources."""
@@ -175,6 +179,11 @@ class SourceFeed(Unanswered):
             found.append(RememberedRequest(id, b"", first, count, wall_ms))
             first += count
         return tuple(found)
+
+    @property
+    def unread(self) -> int | None:
+        """Messages that the source says to have; None: it does not say."""
+        return pending_of(self._source)
 
     def judged(self, wait_s: float) -> None:
         """Nobody is answered."""

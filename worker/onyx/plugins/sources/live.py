@@ -13,7 +13,7 @@ from onyx.plugins.protocol import PluginContext
 from onyx.plugins.sources.journalled_input import JournalledInput
 from onyx.plugins.sources.native import NativeInput
 from onyx.plugins.sources.options import LiveOptions, SourceOptions
-from onyx.plugins.sources.protocol import LiveSource, OpenSource
+from onyx.plugins.sources.protocol import LiveSource, OpenSource, pending_of
 
 LiveInput = JournalledInput | NativeInput
 
@@ -69,6 +69,11 @@ class _Guarded:
     def lease_s(self) -> float | None:
         """What the source says."""
         return self._source.lease_s
+
+    @property
+    def pending(self) -> int | None:
+        """What the source says, if it does."""
+        return pending_of(self._source)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._source, name)

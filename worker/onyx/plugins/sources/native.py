@@ -16,7 +16,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,9 +32,9 @@ from onyx.ledger.outcomes import outcomes_of
 from onyx.ledger.returns import OUTCOMES, Parts
 from onyx.plugins.bases import partition_names
 from onyx.plugins.journalled.reader import JournalReader
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader, Unanswered
+from onyx.plugins.protocol import Behind, Cursor, Input, PluginContext, Reader, Unanswered
 from onyx.plugins.sources.messages import Owed, SourceMessages, messages_of
-from onyx.plugins.sources.protocol import LiveSource, OpenSource, Portion
+from onyx.plugins.sources.protocol import LiveSource, OpenSource, Portion, pending_of
 from onyx.telemetry.catalog import SOURCE_REDELIVERED
 
 logger = logging.getLogger(__name__)
@@ -93,6 +93,15 @@ class NativeInput(Input):
             self._returns_failures,
         )
         return NativeReader(owned, cursor.position, partial(self._give_away, partition))
+
+    def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
+        """What is in flight, and what the queue says to have."""
+        found = {name: self._open.get(name) for name in cursors}
+        return {
+            name: partition.behind(cursors[name].position)
+            for name, partition in found.items()
+            if partition is not None
+        }
 
     def close(self) -> None:
         """Leave the sources."""
@@ -176,6 +185,12 @@ class NativePartition:
             self._context.metrics.add(SOURCE_REDELIVERED, again)
         self._owed.add(empty)
         self._settle()
+
+    def behind(self, position: int) -> Behind:
+        """What is in flight from a position on, and what the source says to have. From any
+        thread."""
+        pending = pending_of(self._source)
+        return Behind(max(0, self.in_flight.end - position) + (pending or 0), None, pending)
 
     def complete(self, positions: U64) -> None:
         """The trees of these positions are complete."""

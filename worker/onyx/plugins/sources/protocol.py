@@ -37,6 +37,22 @@ class Portion(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
+class MeasuredSource(Protocol):
+    """What a source has in addition if it knows how much it holds."""
+
+    @property
+    def pending(self) -> int | None:
+        """Messages that were not given yet, about; None: not known. Asked from any thread at any
+        time, so it says what was learned last and asks nobody."""
+        ...
+
+
+def pending_of(source: object) -> int | None:
+    """Messages that a source says to have; None: it does not say."""
+    return source.pending if isinstance(source, MeasuredSource) else None
+
+
+@runtime_checkable
 class LiveSource(Protocol):
     """One partition of a source, open. One thread at a time calls it.
 

@@ -106,6 +106,16 @@ class FrontierStore:
         return self._saved.position if self._saved is not None else 0
 
     @property
+    def cursor(self) -> Cursor:
+        """The cursor that is stored: from any thread."""
+        return START if self._saved is None else self._saved.cursor
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all is read and complete, as it is stored: from any thread."""
+        return self._saved is not None and self._saved.exhausted
+
+    @property
     def stored(self) -> bool:
         """Whether there is one, as far as is known."""
         return self._saved is not None
