@@ -14,6 +14,7 @@ from onyx.cli import command as onyx
 from onyx.cli.status_table import lines, print_status, print_statuses
 from onyx.client.statuses import JobStatus
 from onyx.ids import JobId, Position
+from onyx.reports.measures import InputMeasures, JobMeasures, TaskMeasures
 
 UUID = "0b6f2a0e-4c47-4b1c-9d5e-1f3a5b7c9d11"
 LONG = "x" * 90
@@ -88,6 +89,29 @@ def test_what_became_of_segments_does_not_look_like_why_a_job_has_ended(
     assert capsys.readouterr().out.splitlines() == [
         first, f"    {FAILED}", "    set: work maxPending=9",
     ]  # fmt: skip
+
+
+def test_what_is_measured_of_a_job_stands_below_it_and_of_a_single_one_its_tasks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tasks = (
+        TaskMeasures("j", "read", 1, in_per_s=1500, out_per_s=1500, busy=0.5,
+                     input=InputMeasures(1, 12)),
+        TaskMeasures("j", "write", 2, in_per_s=700, busy=1.0, queue_segments=4000),
+    )  # fmt: skip
+    shown = status("j", measured=JobMeasures(1500.0, 12), tasks=tasks)
+    print_statuses([shown], as_json=False)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[-4:]]
+    assert rows == [
+        ["1,500", "segments", "a", "second,", "12", "segments", "behind"],
+        ["task", "peers", "in/s", "out/s", "busy", "held", "waiting", "behind"],
+        ["read", "1", "1,500", "1,500", "50%", "0%", "0", "12"],
+        ["write", "2", "700", "0", "50%", "0%", "4,000"],
+    ]
+    print_statuses([shown], as_json=True)
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["measured"]["segments_behind"] == 12
+    assert found["tasks"][1]["queue_segments"] == 4000
 
 
 def test_a_job_with_the_longest_names_cuts_no_other_column() -> None:

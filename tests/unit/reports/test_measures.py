@@ -8,12 +8,14 @@ from onyx.reports.measures import (
     Durations,
     EdgeMeasures,
     InputMeasures,
+    JobMeasures,
     Measures,
     PartitionMeasures,
     StateMeasures,
     TaskMeasures,
     WorkerMeasures,
     furthest,
+    in_words,
     of_job,
 )
 
@@ -100,5 +102,19 @@ def test_a_job_in_a_line_is_over_its_inputs_and_names_who_holds_back():
     job = of_job(found, "j")
     assert job is not None
     assert (job.per_s, job.segments_behind) == (11.0, 7)
-    assert (job.backpressured, job.silent) == (("slow",), ("b",))
-    assert of_job(found, "none") is None
+    assert (job.backpressured, job.silent) == (("slow",), found.silent)
+    assert of_job(found, "none") == JobMeasures(silent=found.silent)
+    assert of_job(Measures(), "none") is None
+
+
+def test_a_job_is_said_in_words():
+    complete = Durations(BOUNDS, (9, 1, 0), 1.0)
+    job = JobMeasures(1234.4, 5678, None, 3.21, 100.0, complete, silent={"g": "no answer: 2 s"})
+    assert in_words(job) == (
+        "1,234 segments a second, 5,678 segments behind (3.2 s), complete within 0.1 s (half), "
+        "1 s (99 %), the oldest was read 100 s ago, group g did not answer: no answer: 2 s"
+    )
+    assert in_words(JobMeasures(0.0, 0, seconds_behind=0.0)) == (
+        "0 segments a second, 0 segments behind"
+    )
+    assert in_words(JobMeasures(2.0)) == "2 segments a second"

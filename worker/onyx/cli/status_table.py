@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ import msgspec
 
 from onyx.client import failure_text
 from onyx.client.statuses import JobStatus, besides, remarks, why
+from onyx.reports.measures import TaskMeasures, in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,8 +48,9 @@ def print_statuses(statuses: list[JobStatus], as_json: bool) -> None:
         return
     width = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
     print(*lines(statuses, max(width, WIDTH_MIN)), sep="\n")
-    for line in _stacks(statuses[0]) if len(statuses) == 1 else ():
-        print(line)
+    if len(statuses) == 1:
+        for line in (*task_lines(statuses[0].tasks), *_stacks(statuses[0])):
+            print(line)
 
 
 def lines(statuses: list[JobStatus], width: int) -> Iterator[str]:
@@ -64,13 +66,51 @@ def lines(statuses: list[JobStatus], width: int) -> Iterator[str]:
     if not any(status.code for status in statuses):
         rows = [(*row[:4], row[5]) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    notes = ["", *map(remarks, statuses)]
+    notes = ["", *map(_notes, statuses)]
     for row, note in zip(rows, notes, strict=True):
         yield "  ".join(map(str.ljust, row, widths)).rstrip()
         yield from textwrap.wrap(
             note, width, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False,
             break_long_words=False,
         )  # fmt: skip
+
+
+def _notes(status: JobStatus) -> str:
+    measured = "" if status.measured is None else in_words(status.measured)
+    return "; ".join(filter(None, (measured, remarks(status))))
+
+
+def task_lines(tasks: Sequence[TaskMeasures]) -> Iterator[str]:
+    """What is measured of each task: rates, the part of their time for which its peers work, or
+    wait for room downstream, and what waits in front of it."""
+    head = ("task", "peers", "in/s", "out/s", "busy", "held", "waiting", "behind")
+    rows = [
+        (
+            each.task,
+            str(each.peers),
+            f"{each.in_per_s:,.0f}",
+            f"{each.out_per_s:,.0f}",
+            f"{each.busy / max(each.peers, 1):.0%}",
+            f"{each.backpressured / max(each.peers, 1):.0%}",
+            f"{each.queue_segments:,}",
+            _behind(each),
+        )
+        for each in tasks
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows) if rows else ():
+        name, *numbers = zip(row, widths, strict=True)
+        cells = [name[0].ljust(name[1]), *(text.rjust(width) for text, width in numbers)]
+        yield INDENT + "  ".join(cells).rstrip()
+
+
+def _behind(task: TaskMeasures) -> str:
+    its = task.input
+    if its is None:
+        return ""
+    if its.segments_behind is not None:
+        return f"{its.segments_behind:,}"
+    return "?" if its.bytes_behind is None else f"{its.bytes_behind:,} B"
 
 
 def code(status: JobStatus) -> str:

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
+from onyx.base.on_demand import OnDemand
 from onyx.base.seams import SystemClock
 from onyx.base.structs import UNREADABLE
-from onyx.client.connection import connect
 from onyx.client.reader import JobReader
+from onyx.client.statuses import JobStatus
 from onyx.errors import OnyxError, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.replica.state import Replica
-from onyx.reports.measures import Measures, WorkerMeasures
+from onyx.reports.measures import Measures, WorkerMeasures, of_job
 from onyx.requests.tokens import ClientToken
 from onyx.settings import Settings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_state_queries import ask
 from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
+
+if TYPE_CHECKING:  # what submits jobs takes longer to import than `onyx jobs` to answer
+    from onyx.client.client import Client
 
 TIMEOUT_S = 2.0
 """By then whoever has not answered counts as silent."""
@@ -33,6 +39,7 @@ SILENT = "no answer in time"
 Ask = Callable[[str, StateQuery, float], StateAnswer]
 """Ask the group at an address, within so many seconds; raises as `grpc_state_queries.ask`."""
 _decoder = msgspec.json.Decoder(WorkerMeasures)
+_CONNECT: OnDemand[Callable[[Settings], Client]] = OnDemand("onyx.client.connection:connect")
 
 
 class MeasureReader:
@@ -131,9 +138,18 @@ def measures(
         UserError: there is no such job.
         Unavailable: ZooKeeper cannot be reached.
     """
-    with connect(settings) as client:
+    with _CONNECT.load()(settings) as client:
         named = None if job is None else client.named(job)
         return measure_reader(client, settings).read(named, timeout_s)
+
+
+def with_measures(status: JobStatus, measured: Measures, replica: Replica) -> JobStatus:
+    """A status with what workers measure of the job, of those that were asked."""
+    mine = groups_of(replica, status.id)
+    silent = {group: why for group, why in measured.silent.items() if group in mine}
+    measured = replace(measured, silent=silent)
+    tasks = tuple(each for each in measured.tasks if each.job == status.id)
+    return replace(status, measured=of_job(measured, status.id), tasks=tasks)
 
 
 def groups_of(replica: Replica, job: JobId | None) -> dict[GroupId, str]:

@@ -18,6 +18,7 @@ from onyx.replica.jobs import has_completed
 from onyx.replica.scheduling.explain import why_paused, why_waiting
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death
+from onyx.reports.measures import JobMeasures, TaskMeasures
 from onyx.reports.stalls import Stall
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class JobStatus(msgspec.Struct, frozen=True):
     options: dict[str, dict[str, int | None]] = msgspec.field(default_factory=dict)
     """Values that were set while it runs and that its manifest does not give, by task; None for a
     key that is left out."""
+    measured: JobMeasures | None = None
+    """How fast it is and how far behind, as workers measure it, where they were asked."""
+    tasks: tuple[TaskMeasures, ...] = ()
+    """What workers measure of each task."""
 
 
 class JobReports(msgspec.Struct, frozen=True):

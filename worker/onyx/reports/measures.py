@@ -28,6 +28,9 @@ RATE_S = 10.0
 """Rates are means over so long."""
 WINDOW_S = 60.0
 """Durations are of what has ended within so long."""
+OLD_S = 60.0
+"""A tree that is open for so long is worth a word."""
+SILENT_SHOWN_MAX = 3
 PARTITIONS_SHOWN_MAX = 64
 """Partitions of an input in a document, those that are furthest behind first."""
 
@@ -306,8 +309,8 @@ class Measures(msgspec.Struct, frozen=True):
 class JobMeasures(msgspec.Struct, frozen=True):
     """A job in a line: over its inputs, of all workers that have answered."""
 
-    per_s: float = 0.0
-    """Segments a second that inputs read."""
+    per_s: float | None = None
+    """Segments a second that inputs read; None: of no input anything is known."""
     segments_behind: int | None = None
     bytes_behind: int | None = None
     seconds_behind: float | None = None
@@ -315,16 +318,16 @@ class JobMeasures(msgspec.Struct, frozen=True):
     complete: Durations = NO_DURATIONS
     backpressured: tuple[str, ...] = ()
     """Tasks in front of which others wait for room, the one that holds back most first."""
-    silent: tuple[str, ...] = ()
-    """Groups that work on it and did not answer."""
+    silent: dict[str, str] = {}
+    """Groups that work on it and did not answer, each with the reason."""
 
 
 def of_job(measures: Measures, job: str) -> JobMeasures | None:
-    """What is measured of a job; None: nobody has said anything of its inputs."""
+    """What is measured of a job, of whose groups the answers are; None: nothing."""
     tasks = [each for each in measures.tasks if each.job == job]
     inputs = [(each.in_per_s, each.input) for each in tasks if each.input is not None]
     if not inputs:
-        return None
+        return JobMeasures(silent=measures.silent) if measures.silent else None
     total = inputs[0][1]
     for _, each in inputs[1:]:
         total += each
@@ -340,8 +343,29 @@ def of_job(measures: Measures, job: str) -> JobMeasures | None:
         total.oldest_open_s,
         total.complete,
         tuple(dict.fromkeys(each.target for each in held)),
-        tuple(sorted(measures.silent)),
+        measures.silent,
     )
+
+
+def in_words(job: JobMeasures) -> str:
+    """A job in a line, for people."""
+    behind = [
+        f"{count:,} {what}"
+        for count, what in ((job.segments_behind, "segments"), (job.bytes_behind, "bytes"))
+        if count is not None
+    ]
+    lag = f"{' and '.join(behind)} behind" if behind else ""
+    if lag and job.seconds_behind:
+        lag += f" ({job.seconds_behind:,.1f} s)"
+    half_s, most_s = job.complete.quantile_s(0.5), job.complete.quantile_s(0.99)
+    complete = "" if half_s is None else f"complete within {half_s:g} s (half), {most_s:g} s (99 %)"
+    oldest = ""
+    if job.oldest_open_s is not None and job.oldest_open_s >= OLD_S:
+        oldest = f"the oldest was read {job.oldest_open_s:,.0f} s ago"
+    silent = [f"group {group} did not answer: {why}" for group, why in job.silent.items()]
+    rate = "" if job.per_s is None else f"{job.per_s:,.0f} segments a second"
+    words = (rate, lag, complete, oldest, *silent[:SILENT_SHOWN_MAX])
+    return ", ".join(filter(None, words))
 
 
 def furthest(partitions: Iterable[PartitionMeasures]) -> tuple[PartitionMeasures, ...]:
