@@ -344,7 +344,7 @@ class Behind(msgspec.Struct, frozen=True):
     segments: int | None = None
     bytes: int | None = None
     waiting: int | None = None
-    """Of the segments, those that this process has and has not read yet; or what waits besides."""
+    """Segments that this process has and has not read yet, or what waits besides."""
 
 
 @runtime_checkable
