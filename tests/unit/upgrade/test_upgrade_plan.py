@@ -116,6 +116,21 @@ def test_a_condition_with_another_text_is_another_path() -> None:
     assert "the path of segments to it has changed (pass)" in problems[0]
 
 
+def test_an_input_that_is_new_changes_no_path_of_what_is_in_flight() -> None:
+    def with_input(spec: Spec) -> None:
+        spec["catalog"].append({"name": "again", "type": "input", "plugin": "requests"})
+        spec["workflow"].append(["again", "pass"])
+
+    def of_an_old_task(spec: Spec) -> None:
+        spec["workflow"].append(["read", "write"])
+
+    fates, problems = reported(changed(with_input))
+    assert (fates.pop("input again"), set(fates.values())) == ("new", {"carried over"})
+    assert problems == []
+    _, problems = reported(changed(of_an_old_task))
+    assert "the path of segments to it has changed (read)" in problems[0]
+
+
 def test_bundles_of_a_query_of_spark_stay_with_their_job() -> None:
     def staged(spec: Spec) -> None:
         del entry(spec, "pass")["fn"]

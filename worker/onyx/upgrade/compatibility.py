@@ -183,7 +183,11 @@ def path_doubt(old: Job, new: Job, task: str) -> Doubt | None:
         why = f"the old job is {old.guarantee}, so in-flight segments may count twice"
         return Doubt(why, in_flight=True)
     before, after = _path(old, task), _path(new, task)
-    changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    known = {each.name for each in old.catalog}
+    # Nothing that is in flight has come from an input that is new, and no other path changes by it.
+    began = {name for name in after if name not in known and new.entry(name).type == "input"}
+    names = {*before, *after} - began
+    changed = sorted(name for name in names if before.get(name) != after.get(name))
     if not changed:
         return None
     what = f"the path of segments to it has changed ({', '.join(changed)})"
