@@ -36,7 +36,7 @@ from onyx.keystate.groups import hashable_keys
 from onyx.state.local.spilled import Spill
 from onyx.windows.compile import compile_windows
 from onyx.windows.compiled import FIRINGS_PAGE_MAX
-from onyx.windows.firing import Firing, Pages
+from onyx.windows.firing import Firing, FiringPages
 from onyx.windows.task_windows import Record, TaskWindows
 
 SHARDS = 2
@@ -172,7 +172,7 @@ class Owners:
         self._write()
         return Counter(self._shown(one) for one in firings), late
 
-    def _fired(self, fire: Callable[[int], Pages]) -> list[Firing]:
+    def _fired(self, fire: Callable[[int], FiringPages]) -> list[Firing]:
         """What fires, run by run: owners that come between two runs are asked for the rest."""
         fired: list[Firing] = []
         rank = 0

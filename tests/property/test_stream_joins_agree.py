@@ -28,7 +28,7 @@ from onyx.operators.stream_join.results import gathered
 from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.settings import StateSettings
 from onyx.task.state.mapped import mapped
-from onyx.windows.firing import Pages
+from onyx.windows.firing import FiringPages
 
 KEYS = (
     st.integers(-1, 2),
@@ -153,7 +153,7 @@ class Peer:
             assert min(time for time in times if time is not None) >= self.passed_on
         self.made += made
 
-    def fire(self, pages: Pages) -> None:
+    def fire(self, pages: FiringPages) -> None:
         for page in pages:
             for firing in page:
                 assert isinstance(firing, Emission)

@@ -21,7 +21,7 @@ from onyx.flow.groups.codes import KeyCodes
 from onyx.keystate.coded import GroupKeys
 from onyx.keystate.groups import hashable_keys
 from onyx.keystate.records import DeleteGroups, Fired, FiringProgress, SetStates, WatermarkReached
-from onyx.windows import fires
+from onyx.windows import extent_firing
 from onyx.windows.task_windows import TaskWindows
 
 LEAST = -20
@@ -249,7 +249,7 @@ def test_a_window_gives_the_same(shape, aggregation, stream, refinement, grouped
 @settings(max_examples=examples(5), deadline=None)
 def test_rows_are_what_single_groups_are(shape, aggregation, trigger, stream, refinement, grouped):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fires, "_ROWS_MIN", 1)
+        patch.setattr(extent_firing, "_ROWS_MIN", 1)
         given = shape, aggregation, trigger, refinement, grouped, None
         dicts, _, _ = trace(made(*given), stream, grouped, [given_as_dicts])
         windows = made(*given, columns=True, emit="rows")

@@ -48,7 +48,7 @@ from onyx.spark.windows.spool import Spool, files_of
 from onyx.spark.windows.window import SparkRuns, SparkWindow
 from onyx.storage.opening import location_of
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import Firing, Pages
+from onyx.windows.firing import Firing, FiringPages
 from onyx.windows.running import Make
 from onyx.windows.task_windows import TaskWindows
 
@@ -232,7 +232,9 @@ class Peer:
             records = self.windows.snapshot(shard)
             self.logs[shard] = decode_records(encode_records(records))
 
-    def fired(self, pages: Pages, most: int | None = None, whole: bool = False) -> list[Firing]:
+    def fired(
+        self, pages: FiringPages, most: int | None = None, whole: bool = False
+    ) -> list[Firing]:
         """What fires at one moment, with a chunk or a snapshot behind each page; if the peer dies
         when `most` pages are durable, only these."""
         found: list[Firing] = []

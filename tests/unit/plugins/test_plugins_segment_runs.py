@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
+from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import from_dicts, to_dicts
 from onyx.plugins import segment_runs
-from onyx.plugins.segment_runs import Run, SegmentRuns
+from onyx.plugins.segment_runs import SegmentRuns
 
 STEPS = st.lists(
     st.one_of(
@@ -19,7 +20,7 @@ STEPS = st.lists(
 )
 
 
-def dicts(run: Run) -> list[dict[str, int]]:
+def dicts(run: Segments) -> list[dict[str, int]]:
     return run if isinstance(run, list) else to_dicts(run)
 
 

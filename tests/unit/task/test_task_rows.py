@@ -17,7 +17,7 @@ from tests.support.jobs.bench import Bench
 from onyx.keystate.pages import Emission
 from onyx.settings import StateSettings
 from onyx.task import upkeep
-from onyx.windows import fires
+from onyx.windows import extent_firing
 
 WORDS = [{"n": n, "word": f"w{n * n % 37}", "time": n * 1_000} for n in range(120)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)
@@ -26,7 +26,7 @@ FORMATS = {"columns": "arrow", "dicts": "dicts"}
 
 @pytest.fixture(autouse=True)
 def groups_fire_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fires, "_ROWS_MIN", 2)
+    monkeypatch.setattr(extent_firing, "_ROWS_MIN", 2)
 
 
 def spec(takes: str, trigger: dict[str, Any]) -> dict[str, Any]:

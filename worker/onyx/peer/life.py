@@ -253,7 +253,7 @@ T = TypeVar("T")
 
 Pending = Future[None]
 
-Run = Callable[[Callable[[], None]], Pending]
+RunAside = Callable[[Callable[[], None]], Pending]
 """Runs something that may block, on a thread of its own."""
 
 

@@ -22,7 +22,7 @@ from onyx.ids import GroupId
 from onyx.plugins.bases import IndexedColumnsReader, IndexedReader
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
-from onyx.plugins.segment_runs import Run, SegmentRuns, first_alike
+from onyx.plugins.segment_runs import SegmentRuns, first_alike
 from onyx.plugins.small_options import ChannelOptions
 
 SEGMENTS_MAX = 100_000
@@ -94,7 +94,7 @@ class Channel:
         taken = [_columns(run) for run in self._take(segments_max, timeout_s)]
         return (join(taken) if taken else _columns([])).record_batch
 
-    def _take(self, segments_max: int, timeout_s: float) -> list[Run]:
+    def _take(self, segments_max: int, timeout_s: float) -> list[Segments]:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting() > 0 or self._closed, timeout_s)
             taken = self._slice(self._passed, segments_max)
@@ -130,7 +130,7 @@ class Channel:
         """The next of them of one kind, as they were put."""
         return as_given(first_alike(self._kept_from(position, segments_max)))
 
-    def _kept_from(self, position: int, segments_max: int) -> list[Run]:
+    def _kept_from(self, position: int, segments_max: int) -> list[Segments]:
         with self._changed:
             if position < self._first:
                 raise UserError(
@@ -148,7 +148,7 @@ class Channel:
         self._passed = max(self._passed, position)
         self._changed.notify_all()
 
-    def _slice(self, position: int, segments_max: int) -> list[Run]:
+    def _slice(self, position: int, segments_max: int) -> list[Segments]:
         return self._kept.between(position - self._first, segments_max)
 
     def _waiting(self) -> int:
@@ -166,21 +166,21 @@ class Channel:
         return min(wanted, self._segments_max - len(self._kept))
 
 
-def _copied(run: Run) -> Run:
+def _copied(run: Segments) -> Segments:
     """Columns are immutable."""
     copied = format_of(run).choose(_copies, _itself)
     return copied(run)
 
 
-def _copies(segments: list[Segment]) -> Run:
+def _copies(segments: list[Segment]) -> Segments:
     return copy.deepcopy(segments)
 
 
-def _itself(columns: Columns) -> Run:
+def _itself(columns: Columns) -> Segments:
     return columns
 
 
-def _columns(run: Run) -> Columns:
+def _columns(run: Segments) -> Columns:
     columns, _, failures = as_columns(run)
     if failures:
         raise UserError(f"segment {failures[0][0]} of the channel: {failures[0][1]}")

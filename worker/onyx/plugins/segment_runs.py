@@ -18,8 +18,6 @@ from onyx.flow.batch import Segments, as_dicts, format_of, joined, part_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 
-Run = Segments
-"""Segments that came together."""
 _MERGED_MAX = 1_024
 """Dicts of short runs that become one run; more would make it slow to drop the first ones."""
 
@@ -28,13 +26,13 @@ class SegmentRuns:
     """The oldest segment has index 0."""
 
     def __init__(self) -> None:
-        self._runs: deque[Run] = deque()
+        self._runs: deque[Segments] = deque()
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def append(self, run: Run) -> None:
+    def append(self, run: Segments) -> None:
         """Add the newest segments."""
         if not len(run):
             return
@@ -57,7 +55,7 @@ class SegmentRuns:
             count -= len(first)
             self._runs.popleft()
 
-    def between(self, first: int, count: int) -> list[Run]:
+    def between(self, first: int, count: int) -> list[Segments]:
         """At most `count` segments from an index on."""
         return list(self.cut(first, first + count))
 
@@ -66,7 +64,7 @@ class SegmentRuns:
         self._runs.clear()
         self._count = 0
 
-    def cut(self, first: int, last: int) -> Iterator[Run]:
+    def cut(self, first: int, last: int) -> Iterator[Segments]:
         """The segments from `first` to before `last`, run by run."""
         begin = 0
         for run in self._runs:

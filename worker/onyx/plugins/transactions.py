@@ -40,13 +40,13 @@ from onyx.codec import columns as column_codec
 from onyx.codec import segments as segment_codec
 from onyx.codec.segments import decode, encode
 from onyx.errors import Fenced, OnyxError, SegmentError, Unavailable
+from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.rolling import TRANSACTION_LIMITS, RollingWriter, RollLimits
-from onyx.plugins.segment_runs import Run
 
 Packed = list[bytes]
 """The segments of one `write`, encoded: JSON data, as it is part of a token."""
@@ -275,7 +275,7 @@ class ColumnsStore(TransactionStore, Protocol):
         """`check` for segments in columns."""
         ...
 
-    def apply_runs(self, writer: str, number: int, runs: Sequence[Run]) -> bool:
+    def apply_runs(self, writer: str, number: int, runs: Sequence[Segments]) -> bool:
         """`apply` for dicts and columns in their order."""
         ...
 
@@ -306,7 +306,7 @@ class ColumnsTransactionWriter(TransactionWriter):
         return self._columns_store.apply_runs(writer, number, list(_runs(packed)))
 
 
-def _runs(packed: Sequence[Packed]) -> Iterator[Run]:
+def _runs(packed: Sequence[Packed]) -> Iterator[Segments]:
     """What was written. Dicts of several calls are one run."""
     segments: list[Segment] = []
     for each in packed:

@@ -213,7 +213,7 @@ class Operator(ABC):
         """The job ends for these key groups."""
 
     @property
-    def stage(self) -> str:
+    def doing(self) -> str:
         """What is being computed elsewhere, in words; empty if nothing is."""
         return ""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onyx.ids import JobId, TaskName
-from onyx.replica.state import Replica, Run
+from onyx.replica.state import Replica, SuspectRun
 
 SUSPECT_RUNS_MAX = 256
 """Runs of suspects of one task; the newest stay."""
@@ -48,7 +48,9 @@ def over_segment(
     )
 
 
-def with_suspects(known: Sequence[Run], found: Sequence[Run], alone: bool) -> tuple[Run, ...]:
+def with_suspects(
+    known: Sequence[SuspectRun], found: Sequence[SuspectRun], alone: bool
+) -> tuple[SuspectRun, ...]:
     """The runs of suspects after another death, the newest at most `SUSPECT_RUNS_MAX`.
 
     Args:

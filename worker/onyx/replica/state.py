@@ -23,7 +23,7 @@ from onyx.replica.spec import JobSpec
 NOTHING: Map[Any, Any] = Map()
 
 
-Run = tuple[int, ...]
+SuspectRun = tuple[int, ...]
 """Partition, first and last position of segments that follow each other; of suspects also the
 deaths of processes that had them and others in user code."""
 
@@ -75,7 +75,7 @@ class JobRun(msgspec.Struct, frozen=True):
     restarts: Map[TaskName, int] = NOTHING
     """How often peers of a task have restarted because a lifecycle says so, without having worked
     for long in between."""
-    suspects: Map[TaskName, tuple[Run, ...]] = NOTHING
+    suspects: Map[TaskName, tuple[SuspectRun, ...]] = NOTHING
     """Segments that were in user code when a process died there, of each task the newest."""
     losses: Map[str, int] = NOTHING
     """By segment (`losses.key_of`), or task, how often a process has died over it alone."""
@@ -92,7 +92,7 @@ class JobRun(msgspec.Struct, frozen=True):
         peers = self.allocation.get(task, ())
         return bool(peers) and all(peer in self.rested for peer in peers)
 
-    def suspects_of(self, task: TaskName) -> tuple[Run, ...]:
+    def suspects_of(self, task: TaskName) -> tuple[SuspectRun, ...]:
         """Runs of positions of which a task works on each by itself (`replica/losses`)."""
         return self.suspects.get(task, ()) if self.suspects else ()
 

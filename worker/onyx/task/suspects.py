@@ -25,7 +25,7 @@ from onyx.ledger.lineage import partitions_of, positions_of
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
 from onyx.replica import losses
-from onyx.replica.state import Replica, Run
+from onyx.replica.state import Replica, SuspectRun
 from onyx.task.parts import Assignment, Work
 from onyx.telemetry.recorder import ROOTS_MAX
 
@@ -56,7 +56,9 @@ def isolate(assignment: Assignment, work: Work, segments_max: int) -> bool:
     return True
 
 
-def _split(batch: Batch, runs: tuple[Run, ...], most: int) -> tuple[list[Batch], list[Batch]]:
+def _split(
+    batch: Batch, runs: tuple[SuspectRun, ...], most: int
+) -> tuple[list[Batch], list[Batch]]:
     """A batch in pieces of about so many segments, and its suspects one by one."""
     count = len(batch)
     fits = count <= ROOTS_MAX and count <= most * TOO_LARGE
@@ -157,7 +159,7 @@ def _named(replica: Replica, job: JobId, partition: int, position: int) -> str:
     return f"partition {partition} at position {position}"
 
 
-def _among(roots: U64, runs: tuple[Run, ...]) -> NDArray[np.bool_]:
+def _among(roots: U64, runs: tuple[SuspectRun, ...]) -> NDArray[np.bool_]:
     partitions, positions = partitions_of(roots), positions_of(roots)
     found = np.zeros(len(roots), dtype=np.bool_)
     for partition, first, last, _ in runs:

@@ -107,7 +107,7 @@ class FiringRows(msgspec.Struct, frozen=True):
 
 AnyFiring = Firing | FiringRows | Emission
 
-Pages = Iterator[list[AnyFiring]]
+FiringPages = Iterator[list[AnyFiring]]
 """What fires at one moment, page by page. The firings of a page have fired and have changed the
 state; those of the next page have not, until it is asked for. Between two pages changes may be
 taken, and questions answered; nothing else may be done before the last page."""

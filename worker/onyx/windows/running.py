@@ -14,7 +14,7 @@ from onyx.keystate.groups import Shards
 from onyx.keystate.records import Record, Records, StateFiles
 from onyx.keystate.selection import Selection
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import AnyFiring, Pages
+from onyx.windows.firing import AnyFiring, FiringPages
 from onyx.windows.prepared import WindowInput
 
 
@@ -24,7 +24,7 @@ class RunningWindow(Protocol):
     compiled: CompiledWindow
 
     @property
-    def stage(self) -> str:
+    def doing(self) -> str:
         """What is being computed elsewhere, in words; empty if nothing is."""
         ...
 
@@ -38,11 +38,11 @@ class RunningWindow(Protocol):
         """Get all that was added into the states."""
         ...
 
-    def advance(self, watermark: Number) -> Pages:
+    def advance(self, watermark: Number) -> FiringPages:
         """The watermark that inputs have assigned has risen."""
         ...
 
-    def tick(self, now_ms: int) -> Pages:
+    def tick(self, now_ms: int) -> FiringPages:
         """Timers fire that were due before `now_ms`."""
         ...
 
@@ -50,7 +50,7 @@ class RunningWindow(Protocol):
         """When `tick` has something to do."""
         ...
 
-    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
+    def complete(self, shards: Collection[int], now_ms: int) -> FiringPages:
         """The job ends for these shards."""
         ...
 
@@ -89,7 +89,7 @@ class RunningWindow(Protocol):
 class AllInRecords:
     """A window of which nothing is elsewhere."""
 
-    stage = ""
+    doing = ""
     """What is being computed elsewhere, in words; empty if nothing is."""
 
     def take_files(self) -> tuple[()]:

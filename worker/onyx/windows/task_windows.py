@@ -24,7 +24,7 @@ from onyx.keystate.records import Record, Records, StateFiles, StatesRecord, Win
 from onyx.keystate.selection import EVERYTHING, Selection
 from onyx.windows.arrays.joined_records import joined
 from onyx.windows.compiled import CompiledWindows
-from onyx.windows.firing import PENDING, AnyFiring, BatchOutcome, Pages
+from onyx.windows.firing import PENDING, AnyFiring, BatchOutcome, FiringPages
 from onyx.windows.prepared import WindowInput, take
 from onyx.windows.running import Make, RunningWindow
 from onyx.windows.watermarks import NOTHING_SEEN
@@ -113,22 +113,22 @@ class TaskWindows:
             fired.sort(key=itemgetter(0))
         return BatchOutcome([firing for _, firing in fired], sorted(late or ()))
 
-    def tick(self, now_ms: int) -> Pages:
+    def tick(self, now_ms: int) -> FiringPages:
         """Timers that are due fire."""
         return self._trimmed(window.tick(now_ms) for window in self._settled())
 
-    def advance(self, watermark: Number) -> Pages:
+    def advance(self, watermark: Number) -> FiringPages:
         """The watermark of the task has risen: extents that it has passed fire."""
         if watermark <= self._watermark:
             return iter(())
         self._watermark = watermark
         return self._trimmed(window.advance(watermark) for window in self._settled())
 
-    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
+    def complete(self, shards: Collection[int], now_ms: int) -> FiringPages:
         """The job ends for these shards: every extent fires once more."""
         return self._trimmed(window.complete(shards, now_ms) for window in self._settled())
 
-    def _trimmed(self, windows: Iterable[Pages]) -> Pages:
+    def _trimmed(self, windows: Iterable[FiringPages]) -> FiringPages:
         """Pages that have firings or are pending; between two of them no state is in use."""
         for run in chain.from_iterable(windows):
             self._holder.trim()
@@ -148,9 +148,9 @@ class TaskWindows:
         return [files for window in self._windows.values() for files in window.take_files()]
 
     @property
-    def stage(self) -> str:
+    def doing(self) -> str:
         """What is being computed elsewhere, in words; empty if nothing is."""
-        return next(filter(None, (window.stage for window in self._windows.values())), "")
+        return next(filter(None, (window.doing for window in self._windows.values())), "")
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records of `snapshot` or `take_changes`, in order, to a shard.

@@ -39,9 +39,9 @@ from onyx.keystate.records import (
 )
 from onyx.keystate.selection import Selection
 from onyx.windows.compiled import CompiledWindow
+from onyx.windows.extent_firing import ExtentFiring
 from onyx.windows.extent_view import ExtentView
-from onyx.windows.fires import Fires
-from onyx.windows.firing import AnyFiring, Pages
+from onyx.windows.firing import AnyFiring, FiringPages
 from onyx.windows.prepared import WindowInput
 from onyx.windows.running import AllInRecords
 from onyx.windows.triggers.segment import SegmentTrigger
@@ -81,9 +81,11 @@ class Window(AllInRecords):
         self._triggers = {each.name: each.on_peer(window_id, shards) for each in compiled.triggers}
         self._timers = WindowTimers(window_id, self._triggers.values())
         self._view = ExtentView(on_peer, self._extents, grouped, len(self._triggers))
-        self._fires = Fires(on_peer, self._extents, self._triggers, self._timers, self._view)
+        self._firing = ExtentFiring(
+            on_peer, self._extents, self._triggers, self._timers, self._view
+        )
         self._records = WindowRecords(
-            self._extents, self._triggers, self._timers, self._fires.progress, self._watermarks
+            self._extents, self._triggers, self._timers, self._firing.progress, self._watermarks
         )
         late = of_segments or compiled.lateness is not None
         self._counting = () if late else counting(self._triggers.values())
@@ -142,7 +144,7 @@ class Window(AllInRecords):
                 self._timers.start({self._shards[key]: None}, now_ms)
             if self._each_segment:
                 coordinate = 0 if taken.coordinates is None else taken.coordinates[index]
-                firings = self._fires.on_segment(key, extents, segments[index], coordinate)
+                firings = self._firing.on_segment(key, extents, segments[index], coordinate)
                 fired += [(index, firing) for firing in firings]
         return fired, late
 
@@ -150,33 +152,33 @@ class Window(AllInRecords):
         """Get all that was added into the states. Called before any other method but `add`."""
         self._extents.settle()
 
-    def advance(self, watermark: Number) -> Pages:
+    def advance(self, watermark: Number) -> FiringPages:
         """The watermark that inputs have assigned has risen."""
         self._watermarks.advance(watermark)
         if self.compiled.watermark_of_segments:
             return
         for trigger in self._triggers.values():
             if trigger.by_watermark:
-                fire = self._fires.of_watermark(trigger, watermark)
+                fire = self._firing.of_watermark(trigger, watermark)
                 yield from self._extents.pass_watermark(trigger, watermark, None, fire)
             elif trigger.by_group:
-                yield from self._fires.of_shards(trigger, "watermark", list(self._shards.known))
+                yield from self._firing.of_shards(trigger, "watermark", list(self._shards.known))
         self._extents.expire(watermark, None)
 
-    def tick(self, now_ms: int) -> Pages:
+    def tick(self, now_ms: int) -> FiringPages:
         """Timers fire that were due before `now_ms`."""
         for trigger, shards in self._timers.due(now_ms):
-            yield from self._fires.of_shards(trigger, "timer-tick", shards, now_ms)
+            yield from self._firing.of_shards(trigger, "timer-tick", shards, now_ms)
 
     def next_tick_ms(self) -> int | None:
         """When `tick` has something to do."""
         return self._timers.next_tick_ms()
 
-    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
+    def complete(self, shards: Collection[int], now_ms: int) -> FiringPages:
         """The job ends for these shards."""
         for trigger in self._triggers.values():
             if trigger.at_end != "never":
-                yield from self._fires.of_shards(trigger, "job-completed", shards)
+                yield from self._firing.of_shards(trigger, "job-completed", shards)
         self._timers.restart(shards, now_ms)
 
     def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:

@@ -142,11 +142,11 @@ class WindowedOperator(Operator):
         return self._pages(self.windows.complete(shards, now_ms))
 
     @property
-    def stage(self) -> str:
+    def doing(self) -> str:
         """What is being computed elsewhere, in words; empty if nothing is."""
-        return self.windows.stage
+        return self.windows.doing
 
-    def _pages(self, fired: firing.Pages) -> Pages:
+    def _pages(self, fired: firing.FiringPages) -> Pages:
         for page in fired:
             yield PENDING if page is firing.PENDING else self._emitted(page)
 

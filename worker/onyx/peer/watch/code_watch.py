@@ -16,7 +16,7 @@ from onyx.errors import Fenced, OnyxError
 from onyx.ids import JobId
 from onyx.log import documents
 from onyx.log.interface import GroupLog, LogReader
-from onyx.peer.life import Pending, Run
+from onyx.peer.life import Pending, RunAside
 from onyx.replica.state import Replica
 from onyx.reports.codes import began_with, pool
 
@@ -35,7 +35,7 @@ class CodeWatch:
         background: runs what reads and writes.
     """
 
-    def __init__(self, log: GroupLog, code: str, tags: Iterable[str], background: Run) -> None:
+    def __init__(self, log: GroupLog, code: str, tags: Iterable[str], background: RunAside) -> None:
         self._log = log
         self._code = code
         self._pool = pool(tags)

@@ -21,7 +21,7 @@ from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.log import documents
 from onyx.log.interface import GroupLog
-from onyx.peer.life import Pending, Run
+from onyx.peer.life import Pending, RunAside
 from onyx.reports.outcomes import OutcomeReport
 from onyx.telemetry.kept_counts import KeptCounts
 
@@ -41,7 +41,7 @@ class OutcomeReports:
     """
 
     def __init__(
-        self, log: GroupLog, clock: Clock, background: Run, counts: KeptCounts | None
+        self, log: GroupLog, clock: Clock, background: RunAside, counts: KeptCounts | None
     ) -> None:
         self._log = log
         self._clock = clock

@@ -27,7 +27,7 @@ from onyx.log import documents
 from onyx.log.interface import GroupLog
 from onyx.model.locations import without_secrets
 from onyx.model.plugins import runs_spark
-from onyx.peer.life import Pending, Run
+from onyx.peer.life import Pending, RunAside
 from onyx.peer.work.measuring import source_of
 from onyx.peer.work.task_threads import TaskRunner, busiest, stack_of
 from onyx.program.failure import shown
@@ -199,7 +199,7 @@ def _rounded(wall_ms: int) -> int:
 class StallReports:
     """The reports of one incarnation. Used by the group's thread; `run` runs what writes."""
 
-    def __init__(self, log: GroupLog, run: Run) -> None:
+    def __init__(self, log: GroupLog, run: RunAside) -> None:
         self._log = log
         self._run = run
         self._written: dict[JobId, tuple[list[Stall], float]] = {}
@@ -321,7 +321,7 @@ def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
         facts,
         in_flight=facts.in_flight + keeper.emissions.unsettled,
         obstacle=facts.obstacle or keeper.obstacle,
-        aggregating=keeper.operator.stage,
+        aggregating=keeper.operator.doing,
     )
 
 

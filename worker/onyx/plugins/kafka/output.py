@@ -47,7 +47,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from onyx.errors import OutputFailed, Unavailable, UserError
-from onyx.flow.batch import format_of
+from onyx.flow.batch import Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
@@ -61,7 +61,6 @@ from onyx.plugins.kafka.messages import OutMessage, TopicMessages
 from onyx.plugins.kafka.options import KafkaOutputOptions
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.rolling import roll_limits
-from onyx.plugins.segment_runs import Run
 from onyx.plugins.transactions import ColumnsTransactionWriter
 
 BUFFER_KIB = 65_536
@@ -337,7 +336,7 @@ class KafkaStore:
         """A transaction of dicts."""
         return self.apply_runs(writer, number, [segments])
 
-    def apply_runs(self, writer: str, number: int, runs: Sequence[Run]) -> bool:
+    def apply_runs(self, writer: str, number: int, runs: Sequence[Segments]) -> bool:
         """One transaction with the messages and the offset. Without a session that ended well,
         begin one: that aborts what others have begun under this id, and the position read after
         it holds."""
@@ -373,7 +372,7 @@ class KafkaStore:
         with self._lock:
             self._sessions.clear()
 
-    def _messages_of(self, run: Run) -> list[OutMessage]:
+    def _messages_of(self, run: Segments) -> list[OutMessage]:
         return format_of(run).choose(self._messages.of, self._messages.of_columns)(run)
 
     # --- transactions --------------------------------------------------------------------------

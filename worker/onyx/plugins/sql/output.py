@@ -41,14 +41,13 @@ from sqlalchemy.types import JSON
 
 from onyx.base.path_names import PLAIN_NAMES, is_plain_name
 from onyx.errors import UserError
-from onyx.flow.batch import Segment, format_of
+from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import GroupId
 from onyx.model.report import nearest, show
 from onyx.plugins.options import option_error, variable_of
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.rolling import roll_limits
-from onyx.plugins.segment_runs import Run
 from onyx.plugins.sql.engine import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S, connect, explained
 from onyx.plugins.sql.options import SqlOptions
 from onyx.plugins.sql.rows import ColumnRows, Row, TableRows, alike
@@ -112,7 +111,7 @@ class SqlStore:
         """A transaction of dicts."""
         return self.apply_runs(writer, number, [segments])
 
-    def apply_runs(self, writer: str, number: int, runs: Sequence[Run]) -> bool:
+    def apply_runs(self, writer: str, number: int, runs: Sequence[Segments]) -> bool:
         """Move the position, then write the rows: the update locks the row of the position, so
         of several that apply the same transaction one writes and the others find the number
         reached."""
@@ -125,7 +124,7 @@ class SqlStore:
                 self._write(connection, run)
             return moved is not None
 
-    def _write(self, connection: Connection, run: Run) -> None:
+    def _write(self, connection: Connection, run: Segments) -> None:
         rows = self._rows
         found: ColumnRows | list[Row] = format_of(run).choose(rows.of, rows.of_columns)(run)
         if isinstance(found, ColumnRows):

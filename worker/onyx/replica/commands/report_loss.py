@@ -18,7 +18,7 @@ from onyx.replica import losses
 from onyx.replica.command import Command
 from onyx.replica.losses import COUNTED_MAX, REPORTS_KEPT_MAX, SUSPECT_RUNS_MAX
 from onyx.replica.spec import Job, Task
-from onyx.replica.state import JobRun, Replica, Run
+from onyx.replica.state import JobRun, Replica, SuspectRun
 
 _Number = Annotated[int, Meta(ge=0, lt=2**48)]
 _Run = Annotated[tuple[_Number, ...], Meta(min_length=3, max_length=3)]
@@ -70,7 +70,7 @@ class ReportLoss(Command, frozen=True):
             return counts
         return counts.set(key, before + 1)
 
-    def _suspect(self, run: JobRun) -> Map[TaskName, tuple[Run, ...]]:
+    def _suspect(self, run: JobRun) -> Map[TaskName, tuple[SuspectRun, ...]]:
         known = run.suspects.get(self.task, ())
         runs = losses.with_suspects(known, self.runs, alone=bool(self.id))
         return run.suspects if runs == known else run.suspects.set(self.task, runs)

@@ -24,7 +24,7 @@ from onyx.spark.windows.results import RowsOfShards, groups, groups_of, result_r
 from onyx.spark.windows.spool import Spool
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import AnyFiring, Firing, FiringRows, Pages, earliest
+from onyx.windows.firing import AnyFiring, Firing, FiringPages, FiringRows, earliest
 from onyx.windows.watermarks import ShardWatermarks
 
 THROUGH = -1
@@ -70,7 +70,7 @@ class Emitting:
         self._outcomes += self._restored.take()
         return {(each.trigger, each.event_type) for each in self._outcomes}
 
-    def left(self) -> Pages:
+    def left(self) -> FiringPages:
         """What is left of all results."""
         self.adopt()
         for outcome in list(self._outcomes):
@@ -83,7 +83,7 @@ class Emitting:
         event_type: EventType,
         watermark: Number | None,
         shards: frozenset[int],
-    ) -> Pages:
+    ) -> FiringPages:
         """A new result of this peer, page by page."""
         if event_type == "job-completed":
             self._done.update((trigger, shard) for shard in shards)
@@ -95,7 +95,7 @@ class Emitting:
         """The shards that a trigger has not made fire for the last time."""
         return frozenset(each for each in shards if (trigger, each) not in self._done)
 
-    def _pages(self, outcome: Outcome) -> Pages:
+    def _pages(self, outcome: Outcome) -> FiringPages:
         """What is left of a result, page by page; the log has the position behind each."""
         declared, watermark = self._triggers[outcome.trigger], outcome.watermark
         aggregation = self._compiled.aggregation

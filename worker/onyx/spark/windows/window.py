@@ -47,7 +47,7 @@ from onyx.spark.windows.plan import AGGREGATE, DUE, Plan
 from onyx.spark.windows.spool import Spool, least, new_result
 from onyx.storage.file_system import is_full
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import PENDING, AnyFiring, Pages
+from onyx.windows.firing import PENDING, AnyFiring, FiringPages
 from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.timers import WindowTimers
 from onyx.windows.triggers.trigger import Trigger
@@ -105,7 +105,7 @@ class SparkWindow:
         self._aggregator = Aggregator(where, spark, folder)
 
     @property
-    def stage(self) -> str:
+    def doing(self) -> str:
         """What is being computed elsewhere, in words; empty if nothing is."""
         return self._aggregator.words
 
@@ -123,7 +123,7 @@ class SparkWindow:
     def settle(self) -> None:
         """Nothing has to be."""
 
-    def advance(self, watermark: Number) -> Pages:
+    def advance(self, watermark: Number) -> FiringPages:
         """Extents that the watermark has passed fire, all that are due in one run."""
         self._watermarks.advance(watermark)
         yield from self._emitting.left()
@@ -133,7 +133,7 @@ class SparkWindow:
             yield from self._fire(trigger, "watermark", passed, self._known(), watermark)
         self._expire(watermark)
 
-    def tick(self, now_ms: int) -> Pages:
+    def tick(self, now_ms: int) -> FiringPages:
         """Triggers whose timer is due for some shard fire for all, in one run."""
         left = self._emitting.adopt()
         yield from self._emitting.left()
@@ -148,7 +148,7 @@ class SparkWindow:
         """When `tick` has something to do: at once if a result is to be emitted further."""
         return 0 if self._emitting.pending else self._timers.next_tick_ms()
 
-    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
+    def complete(self, shards: Collection[int], now_ms: int) -> FiringPages:
         """The job ends for these shards: every trigger that does so at the end fires for all their
         extents."""
         yield from self._emitting.left()
@@ -184,7 +184,7 @@ class SparkWindow:
         numbers: list[int],
         shards: frozenset[int],
         watermark: Number | None = None,
-    ) -> Pages:
+    ) -> FiringPages:
         """A trigger fires for some extents of some shards."""
         if not numbers or not shards:
             return

@@ -21,7 +21,7 @@ from onyx.keystate.extents import Number
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import Record, Records, StatesRecord
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import AnyFiring, Pages
+from onyx.windows.firing import AnyFiring, FiringPages
 from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
@@ -160,7 +160,7 @@ class Extents(ABC, Generic[E]):
     @abstractmethod
     def pass_watermark(
         self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[E]
-    ) -> Pages:
+    ) -> FiringPages:
         """Have extents fire that a watermark has passed, and that got segments since they fired
         last: those of all shards, or of one."""
 

@@ -37,7 +37,7 @@ from onyx.keystate.records import (
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.numbers import Count
 from onyx.windows.assigning.assigner import Assigner, BatchPart, OneExtent, Tiling, by_extent
-from onyx.windows.firing import AnyFiring, Pages
+from onyx.windows.firing import AnyFiring, FiringPages
 from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
@@ -227,7 +227,7 @@ class NumberedExtents(Extents[int]):
 
     def pass_watermark(
         self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[int]
-    ) -> Pages:
+    ) -> FiringPages:
         """Have extents fire that a watermark has passed, and that got segments since they fired
         last: those of all shards, or of one. A page may have several extents, or a part of one."""
         passing = self._waiting.of(trigger.name, shard)
@@ -270,7 +270,7 @@ class NumberedExtents(Extents[int]):
         number: int,
         keys: Sequence[Any] | None,
         fire: Fire[int],
-    ) -> Pages:
+    ) -> FiringPages:
         """More groups of an extent fire than a page may have; each part is recorded by itself."""
         bucket = self._buckets[number]
         parts: Iterable[tuple[int | None, Sequence[Pair]]]

@@ -31,7 +31,7 @@ from onyx.keystate.records import (
 )
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.arrays.session_rows import as_objects
-from onyx.windows.firing import AnyFiring, Pages
+from onyx.windows.firing import AnyFiring, FiringPages
 from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
@@ -352,7 +352,7 @@ class SessionExtents(Extents[Session]):
 
     def pass_watermark(
         self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[Session]
-    ) -> Pages:
+    ) -> FiringPages:
         """Have extents fire that a watermark has passed, and that got segments since they fired
         last: those of all shards, or of one. All sessions of an owner are in the same page: the
         state that they are in may leave memory between two pages."""

@@ -33,7 +33,7 @@ from onyx.windows.arrays.session_rows import (
     SessionRows,
     sessions_of,
 )
-from onyx.windows.firing import Pages
+from onyx.windows.firing import FiringPages
 from onyx.windows.prepared import WindowInput
 from onyx.windows.triggers.timers import Unit
 from onyx.windows.triggers.trigger import Trigger
@@ -304,7 +304,7 @@ class SessionsInArrays(SessionExtents):
 
     def pass_watermark(
         self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[Any]
-    ) -> Pages:
+    ) -> FiringPages:
         """Have extents fire that a watermark has passed, and that got segments since they fired
         last: those in arrays page by page."""
         while len(rows := self._passed(trigger, watermark)):

@@ -18,7 +18,7 @@ from onyx.keystate.extents import Number
 from onyx.keystate.groups import group_value
 from onyx.keystate.records import EventType
 from onyx.windows.extent_view import ExtentView
-from onyx.windows.firing import AnyFiring, Firing, FiringRows, Pages, columns_of, held
+from onyx.windows.firing import AnyFiring, Firing, FiringPages, FiringRows, columns_of, held
 from onyx.windows.triggers.timers import Course, PageProgress, Unit, WindowTimers
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
@@ -27,7 +27,7 @@ _ROWS_MIN = 16
 """Fewer groups are put together with those of other shards and extents (`emitted`)."""
 
 
-class Fires:
+class ExtentFiring:
     """The firing of one window on one peer."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Fires:
         event_type: EventType,
         shards: Collection[int],
         now_ms: int = 0,
-    ) -> Pages:
+    ) -> FiringPages:
         """Extents of some shards fire because of something other than a segment, page by page. What
         has fired is remembered (`progress`), but for a watermark: a trigger that is asked at each
         of them looks at the rest with the next one."""
