@@ -25,7 +25,7 @@ from onyx.flow.routing import route_batch
 from onyx.ledger.acker import Acker
 from onyx.ledger.hop import EdgeShare, hop
 from onyx.ledger.lineage import fold, pack_roots, root_ids
-from onyx.ledger.pending import PendingWindow
+from onyx.ledger.pending import PendingPositions
 from onyx.model.job import CatalogEntry, FlowCondition, Job
 
 SIZES = (20, 100, 500, 1000, 5000)
@@ -60,7 +60,7 @@ def ledger_rows(size: int, options: argparse.Namespace) -> dict[str, float]:
     thrice = np.repeat(np.arange(size), 3)
     index = np.tile(np.arange(3), size)
     shuffled = np.random.default_rng(1).permutation(size)
-    acker, window = Acker(), PendingWindow(1)
+    acker, window = Acker(), PendingPositions(1)
 
     def one_to_one() -> None:
         hop(ids, [EdgeShare(1, None, None)], emitted=False)

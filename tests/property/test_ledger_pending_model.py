@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.examples import examples
 
 from onyx.ledger.lineage import FINAL, pack_roots, run_of_roots, unpack
-from onyx.ledger.pending import PendingWindow
+from onyx.ledger.pending import PendingPositions
 from onyx.ledger.retry_delay import RetryDelay
 
 CAPACITY = 16
@@ -22,7 +22,7 @@ class PendingModel(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.now_s = 0.0
-        self.window = PendingWindow(
+        self.window = PendingPositions(
             5, FIRST, CAPACITY, pending_timeout_s=LIFETIME, retry_interval_s=1, retry_delay=BACK_OFF
         )
         self.resting: dict[int, float] = {}

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.examples import examples
 
 from onyx.ledger.lineage import FINAL, pack_roots, unpack
-from onyx.ledger.pending import GivingUpWindow, OrderedWindow, ReturningWindow
+from onyx.ledger.pending import GivingUpPositions, OrderedPositions, ReturningPositions
 from onyx.ledger.retry_delay import RetryDelay
 
 CAPACITY = 16
@@ -19,7 +19,7 @@ FIRST = 4090
 class Sender(RuleBasedStateMachine):
     """What an input does with a window: ranges that are due come first, then what is new."""
 
-    kind = OrderedWindow
+    kind = OrderedPositions
 
     def __init__(self):
         super().__init__()
@@ -136,7 +136,7 @@ class Ordered(Sender):
 
 
 class GivingUp(Sender):
-    kind = GivingUpWindow
+    kind = GivingUpPositions
 
     def __init__(self):
         super().__init__()
@@ -164,7 +164,7 @@ class GivingUp(Sender):
 class Returning(Sender):
     """What was lost is read again, what asks for a retry is not."""
 
-    kind = ReturningWindow
+    kind = ReturningPositions
 
     def __init__(self):
         super().__init__()
@@ -196,7 +196,7 @@ def _column(numbers):
 
 
 def test_a_final_attempt_stays_final_when_it_is_read_again_behind_another():
-    window = OrderedWindow(5, 0, CAPACITY, retry_delay=BACK_OFF)
+    window = OrderedPositions(5, 0, CAPACITY, retry_delay=BACK_OFF)
     roots = window.emit(3, 0.0).array()
     window.retry_roots(roots[1:2], 1, 0.0)
     assert window.waits

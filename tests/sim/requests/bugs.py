@@ -28,7 +28,7 @@ from onyx.flow.segment import Segment
 from onyx.journal import journal as journals
 from onyx.journal.journal import IndexedChunk, Journal
 from onyx.journal.logs import ChunkPlace, Content, JournalLogs, JournalSummary, RememberedRequest
-from onyx.ledger.pending import OrderedWindow, PendingWindow
+from onyx.ledger.pending import OrderedPositions, PendingPositions
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.protocol import Token
@@ -48,7 +48,7 @@ _init = RequestQueue.__init__
 _again = RequestQueue._again
 _append = Journal.append
 _replace = Journal._replace
-_retry_roots = PendingWindow.retry_roots
+_retry_roots = PendingPositions.retry_roots
 
 
 def _journalled_early(box: RequestQueue, first: int, wait_s: float) -> Content | None:
@@ -124,7 +124,7 @@ def _lose_what_was_read(reader: JournalReader, segments_max: int) -> list[Segmen
     return found
 
 
-def _one_less(window: PendingWindow, roots: Numbers, retries_max: int, now_s: float) -> None:
+def _one_less(window: PendingPositions, roots: Numbers, retries_max: int, now_s: float) -> None:
     """R14."""
     _retry_roots(window, roots, max(1, retries_max - 1), now_s)
 
@@ -160,9 +160,9 @@ PLANTS: Plants = {
     "R9": (Journal, "_replace", _forget_ids),
     "R10": (JournalReader, "read", _lose_what_was_read),
     "R11": (send, "acked", ack_all),
-    "R12": (OrderedWindow, "waits", False),
-    "R13": (OrderedWindow, "_from", only_what_failed),
-    "R14": (PendingWindow, "retry_roots", _one_less),
+    "R12": (OrderedPositions, "waits", False),
+    "R13": (OrderedPositions, "_from", only_what_failed),
+    "R14": (PendingPositions, "retry_roots", _one_less),
     "R15": (Journal, "_keep", _keep_nothing),
     "R16": (journals, "each_once", _by_chunks),
     "R17": (HeldAcks, "hold", _ack_what_is_logged),

@@ -31,7 +31,7 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.hop import Hop
-from onyx.ledger.pending import OrderedWindow, PendingWindow, Range
+from onyx.ledger.pending import OrderedPositions, PendingPositions, Range
 from onyx.plugins.job.input import PATH, PartsReader
 from onyx.plugins.protocol import START, Input
 from onyx.storage.fenced_log import FencedLogs, Listed
@@ -84,7 +84,7 @@ def _keep_both(window: SessionExtents, owner: Any, place: Any) -> Session:
 
 def _complete_frontiers(source: Source) -> dict[int, int]:
     """B19: how far partitions are complete, not how far that is stored."""
-    return {number: each.window.frontier for number, each in source.partitions.items()}
+    return {number: each.pending.frontier for number, each in source.partitions.items()}
 
 
 def _send_early(keeper: StateKeeper, idle: bool) -> bool:
@@ -121,7 +121,7 @@ def _count_as_applied(
     return _fresh(keeper, batch, withdrawn)
 
 
-def _forget_resting(window: PendingWindow) -> list[Range]:
+def _forget_resting(window: PendingPositions) -> list[Range]:
     """B23."""
     window._resting.clear()
     window._make_due(window._positions(np.uint8(1)))
@@ -143,7 +143,7 @@ def _count_as_written(batch: Batch, leaves: Leaves, retries: Sequence[int]) -> t
     return batch, leaves
 
 
-def only_what_failed(window: OrderedWindow, first: int, state: np.uint8) -> list[Range]:
+def only_what_failed(window: OrderedPositions, first: int, state: np.uint8) -> list[Range]:
     """B26."""
     window.any_retried = True
     window._state[first & window._mask] = state
@@ -182,12 +182,12 @@ PLANTS: Plants = {
     "B20": (StateKeeper, "cut", _send_early),
     "B21": (Process, "on_acks", _any_version),
     "B22": (StateKeeper, "fresh", _count_as_applied),
-    "B23": (PendingWindow, "replay_all", _forget_resting),
+    "B23": (PendingPositions, "replay_all", _forget_resting),
     "B24": (send, "acked", ack_all),
     "B25": (send, "without", _count_as_written),
-    "B26": (OrderedWindow, "_from", only_what_failed),
-    "B27": (OrderedWindow, "waits", False),
-    "B28": (OrderedWindow, "complete", PendingWindow.complete),
+    "B26": (OrderedPositions, "_from", only_what_failed),
+    "B27": (OrderedPositions, "waits", False),
+    "B28": (OrderedPositions, "complete", PendingPositions.complete),
     "B29": (PartsReader, "_open_next", _take_before_open),
     "B30": (Partition, "retry", _forget_before_read),
 }

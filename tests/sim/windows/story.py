@@ -19,7 +19,7 @@ from unittest import mock
 from tests.sim.windows.columns import draw_formats, over_columns
 from tests.sim.windows.failing import Failing, add_bad, add_to, draw_failing
 
-from onyx.ledger.pending import OrderedWindow
+from onyx.ledger.pending import OrderedPositions
 from onyx.task.source import partition
 
 Segment = dict[str, Any]
@@ -59,8 +59,8 @@ class Story:
     def retry_mode(self) -> Iterator[None]:
         """Under exactly-once windows keep no order, and `retryMode: all-after` is refused; but
         nothing may be lost or counted twice either way, and the source has to keep it."""
-        windows = {"individual": OrderedWindow} if self.all_after else {}
-        with mock.patch.dict(partition.WINDOWS, windows):
+        windows = {"individual": OrderedPositions} if self.all_after else {}
+        with mock.patch.dict(partition.PENDING, windows):
             yield
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:

@@ -6,7 +6,7 @@ import pytest
 
 from onyx.base.runs import Numbers, array_of
 from onyx.ledger.lineage import is_final, pack_roots, positions_of, tries_of, unpack
-from onyx.ledger.pending import PendingWindow, Range, rotations_until_expiry
+from onyx.ledger.pending import PendingPositions, Range, rotations_until_expiry
 from onyx.ledger.retry_delay import RetryDelay
 
 CASES = Path(__file__).parents[2] / "conformance" / "cases" / "acking.json"
@@ -21,7 +21,7 @@ def attempts(roots: Numbers) -> list[int]:
 
 
 def test_positions_are_dense_from_the_frontier():
-    window = PendingWindow(7, frontier=100)
+    window = PendingPositions(7, frontier=100)
     first, second = window.emit(3, 0.0), window.emit(2, 0.0)
     assert positions(first) == [100, 101, 102]
     assert positions(second) == [103, 104]
@@ -31,7 +31,7 @@ def test_positions_are_dense_from_the_frontier():
 
 
 def test_the_frontier_is_the_lowest_position_that_is_not_complete():
-    window = PendingWindow(0)
+    window = PendingPositions(0)
     roots = window.emit(5, 0.0)
     assert window.complete(roots[1:3]) == 2
     assert (window.frontier, window.in_flight) == (0, 3)
@@ -42,7 +42,7 @@ def test_the_frontier_is_the_lowest_position_that_is_not_complete():
 
 
 def test_a_completion_counts_once_in_whatever_order_it_comes():
-    window = PendingWindow(0)
+    window = PendingPositions(0)
     roots = window.emit(4, 0.0)
     assert window.complete(roots[[3, 1, 3, 1]]) == 2
     assert window.complete(roots[[1, 3]]) == 0
@@ -50,7 +50,7 @@ def test_a_completion_counts_once_in_whatever_order_it_comes():
 
 
 def test_what_is_of_another_partition_or_was_never_emitted_is_ignored():
-    window = PendingWindow(0)
+    window = PendingPositions(0)
     window.emit(4, 0.0)
     anywhere = np.arange(8, dtype=np.uint64)
     assert window.complete(pack_roots(1, 0, anywhere)) == 0
@@ -58,7 +58,7 @@ def test_what_is_of_another_partition_or_was_never_emitted_is_ignored():
 
 
 def test_the_ring_goes_round_and_never_overruns():
-    window = PendingWindow(0, capacity=8)
+    window = PendingPositions(0, capacity=8)
     for start in range(0, 60, 6):
         roots = window.emit(6, 0.0)
         assert positions(roots) == list(range(start, start + 6))
@@ -70,7 +70,7 @@ def test_the_ring_goes_round_and_never_overruns():
 
 
 def test_what_is_not_complete_after_the_pending_timeout_is_due_once():
-    window = PendingWindow(0, pending_timeout_s=60, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=60, retry_interval_s=1)
     roots = window.emit(4, 0.5)
     window.complete(roots[1:2])
     assert window.expired(59.9) == []
@@ -80,7 +80,7 @@ def test_what_is_not_complete_after_the_pending_timeout_is_due_once():
 
 
 def test_a_retry_is_a_new_root_and_whichever_attempt_is_complete_first_counts():
-    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=2, retry_interval_s=1)
     old = window.emit(3, 0.0)
     [(first, end)] = window.expired(2.0)
     new = window.retry(first, end, 2.0)
@@ -95,7 +95,7 @@ def test_a_retry_is_a_new_root_and_whichever_attempt_is_complete_first_counts():
 
 
 def test_what_somebody_works_on_is_not_due_until_nobody_has_for_the_whole_timeout():
-    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=2, retry_interval_s=1)
     roots = window.emit(4, 0.0)
     for now_s in np.arange(0.5, 30.0, 0.5).tolist():
         window.held(roots[[2, 1, 2]], now_s)
@@ -107,7 +107,7 @@ def test_what_somebody_works_on_is_not_due_until_nobody_has_for_the_whole_timeou
 
 
 def test_an_older_attempt_that_somebody_works_on_keeps_the_younger_from_being_due():
-    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=2, retry_interval_s=1)
     old = window.emit(2, 0.0)
     window.expired(2.0)
     window.retry(0, 2, 2.0)
@@ -119,7 +119,7 @@ def test_an_older_attempt_that_somebody_works_on_keeps_the_younger_from_being_du
 
 
 def test_what_is_held_is_of_this_partition_and_not_of_the_next_that_has_the_slot():
-    window = PendingWindow(0, capacity=8, pending_timeout_s=2, retry_interval_s=1)
+    window = PendingPositions(0, capacity=8, pending_timeout_s=2, retry_interval_s=1)
     roots = window.emit(8, 0.0)
     window.held(pack_roots(1, 0, np.arange(8, dtype=np.uint64)), 1.0)
     window.held(np.arange(8, 20, dtype=np.uint64), 1.0)
@@ -133,7 +133,7 @@ def test_what_is_held_is_of_this_partition_and_not_of_the_next_that_has_the_slot
 
 
 def test_what_completes_before_it_is_read_again_is_not_sent_again():
-    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=2, retry_interval_s=1)
     old = window.emit(4, 0.0)
     assert window.expired(2.0) == [Range(0, 4)]
     assert window.complete(old[1:3]) == 2
@@ -141,7 +141,7 @@ def test_what_completes_before_it_is_read_again_is_not_sent_again():
 
 
 def test_a_retried_segment_expires_again():
-    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=2, retry_interval_s=1)
     window.emit(1, 0.0)
     for attempt in range(1, 300):
         now_s = 2.0 * attempt
@@ -151,7 +151,7 @@ def test_a_retried_segment_expires_again():
 
 
 def test_a_flow_condition_can_ask_for_a_retry_but_only_of_the_current_attempt():
-    window = PendingWindow(0)
+    window = PendingPositions(0)
     old = window.emit(5, 0.0)
     window.retry_roots(old[[3, 1, 3]], 9, 0.0)
     window.retry_roots(old[[3]], 9, 0.0)
@@ -165,7 +165,7 @@ def test_a_flow_condition_can_ask_for_a_retry_but_only_of_the_current_attempt():
 
 
 def test_each_retry_rests_twice_as_long_up_to_a_limit():
-    window = PendingWindow(0, retry_delay=RetryDelay(first_s=1.0, max_s=5.0))
+    window = PendingPositions(0, retry_delay=RetryDelay(first_s=1.0, max_s=5.0))
     roots = window.emit(1, 0.0)
     rests = []
     for _ in range(5):
@@ -179,7 +179,7 @@ def test_each_retry_rests_twice_as_long_up_to_a_limit():
 
 
 def test_the_last_retry_that_a_condition_may_ask_for_is_marked_and_stays_so():
-    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=2, retry_interval_s=1)
     roots = window.emit(2, 0.0)
     seen = []
     for _ in range(3):
@@ -195,7 +195,7 @@ def test_the_last_retry_that_a_condition_may_ask_for_is_marked_and_stays_so():
 
 
 def test_time_outs_and_re_allocations_are_no_retries():
-    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=2, retry_interval_s=1)
     window.emit(1, 0.0)
     for n in range(5):
         window.expired(4.0 * n + 4)
@@ -207,7 +207,7 @@ def test_time_outs_and_re_allocations_are_no_retries():
 
 
 def test_what_rests_does_not_time_out_and_a_re_allocation_wakes_it():
-    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=2, retry_interval_s=1)
     window.retry_roots(window.emit(1, 0.0), 9, 0.0)
     assert window.expired(50.0) == []
     assert window.in_flight == 1
@@ -216,7 +216,7 @@ def test_what_rests_does_not_time_out_and_a_re_allocation_wakes_it():
 
 
 def test_forced_retries_keep_their_positions_when_the_ring_has_wrapped():
-    window = PendingWindow(0, capacity=8)
+    window = PendingPositions(0, capacity=8)
     window.complete(window.emit(6, 0.0))
     roots = window.emit(8, 0.0)
     window.retry_roots(roots[[7, 0]], 9, 0.0)
@@ -225,7 +225,7 @@ def test_forced_retries_keep_their_positions_when_the_ring_has_wrapped():
 
 
 def test_after_a_re_allocation_everything_not_complete_is_replayed_at_once():
-    window = PendingWindow(0)
+    window = PendingPositions(0)
     roots = window.emit(6, 0.0)
     window.complete(roots[[0, 2]])
     assert window.replay_all() == [Range(1, 6)]
@@ -237,7 +237,7 @@ def test_after_a_re_allocation_everything_not_complete_is_replayed_at_once():
 
 
 def test_a_range_can_be_replayed_piece_by_piece():
-    window = PendingWindow(0)
+    window = PendingPositions(0)
     window.emit(10, 0.0)
     window.replay_all()
     assert positions(window.retry(0, 4, 0.0)) == [0, 1, 2, 3]
@@ -245,7 +245,7 @@ def test_a_range_can_be_replayed_piece_by_piece():
 
 
 def test_due_positions_far_apart_are_separate_ranges():
-    window = PendingWindow(0)
+    window = PendingPositions(0)
     roots = window.emit(10_000, 0.0)
     window.retry_roots(roots[[10, 20, 9_000]], 9, 0.0)
     assert window.rested(99.0) == [Range(10, 21), Range(9_000, 9_001)]
@@ -267,7 +267,7 @@ def test_the_number_of_rotations_is_that_of_the_originals_buckets(case):
 
 def test_segments_expire_at_the_rotation_at_which_their_bucket_falls_out():
     """The original's example: three buckets; m1 m2, expire, m3, expire, expire."""
-    window = PendingWindow(0, pending_timeout_s=3, retry_interval_s=1)
+    window = PendingPositions(0, pending_timeout_s=3, retry_interval_s=1)
     window.emit(2, 0.5)
     assert window.expired(1.0) == []
     window.emit(1, 1.5)
@@ -277,7 +277,7 @@ def test_segments_expire_at_the_rotation_at_which_their_bucket_falls_out():
 
 
 def test_a_late_ack_from_below_the_frontier_does_not_touch_what_now_has_its_slot():
-    window = PendingWindow(0, capacity=8)
+    window = PendingPositions(0, capacity=8)
     old = window.emit(8, 0.0)
     window.complete(old)
     window.emit(8, 0.0)
@@ -287,7 +287,7 @@ def test_a_late_ack_from_below_the_frontier_does_not_touch_what_now_has_its_slot
 
 
 def test_a_slot_used_again_starts_with_the_first_attempt():
-    window = PendingWindow(0, capacity=8)
+    window = PendingPositions(0, capacity=8)
     window.emit(8, 0.0)
     window.replay_all()
     window.complete(window.retry(0, 8, 0.0))
@@ -298,7 +298,7 @@ def test_a_slot_used_again_starts_with_the_first_attempt():
 
 def test_a_short_interval_on_a_machine_that_has_been_up_for_a_year_is_no_problem():
     year_s = 365 * 86_400.0
-    window = PendingWindow(0, pending_timeout_s=0.002, retry_interval_s=0.001)
+    window = PendingPositions(0, pending_timeout_s=0.002, retry_interval_s=0.001)
     window.emit(1, year_s)
     assert window.expired(year_s) == []
     assert window.expired(year_s + 0.01) == [Range(0, 1)]

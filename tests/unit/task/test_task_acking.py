@@ -188,7 +188,7 @@ def test_a_partition_goes_on_at_its_frontier_when_its_peer_leaves_the_task() -> 
     leaving = bench.task("read", 1)
     assert leaving.runtime.source is not None
     leaving.runtime.source.save_frontiers()
-    frontier = leaving.runtime.source.partitions[1].window.frontier
+    frontier = leaving.runtime.source.partitions[1].pending.frontier
     assert frontier > 0
     output.flushes = True
     bench.rewire(read=1)

@@ -233,9 +233,9 @@ def test_an_input_that_stops_while_its_job_goes_on_says_how_far_it_is(
     source = task.runtime.source
     assert source is not None
     (partition,) = source.partitions.values()
-    while not partition.window.frontier:
+    while not partition.pending.frontier:
         assert bench.round()
-    frontier = partition.window.frontier
+    frontier = partition.pending.frontier
     assert bench.stop(task, reason) is StepOutcome.DONE
     document = bench.log.get_document(f"frontier/{task.job_id}/{partition.number}")
     found = msgspec.json.decode(document.data, type=Frontier).position if document else 0

@@ -176,7 +176,7 @@ def test_what_the_old_job_has_read_is_not_read_again() -> None:
     new = after(stopped(110))
     new.start()
     frontiers = [
-        each.window.frontier for each in sources(new)[0].runtime.source.partitions.values()
+        each.pending.frontier for each in sources(new)[0].runtime.source.partitions.values()
     ]
     assert len(frontiers) == 2
     assert min(frontiers) > 0

@@ -159,6 +159,7 @@ class _Routing:
             self._predicates_failed(condition, errors)
             self._holds(condition, holds)
             self.unmatched &= ~holds
+            # A leaf that is read again goes nowhere, so no further condition is asked about it.
             if condition.short_circuit or condition.retry:
                 undecided = undecided & ~holds
             if errors:
@@ -182,6 +183,7 @@ class _Routing:
         if self.handling.is_exhausted(parent):
             self.exhausted.add(parent, leaf, no_retry_left(condition))
         else:
+            # Several leaves of one segment may ask: the strictest limit holds for all of it.
             most = self.retries.get(parent, condition.retries_max)
             self.retries[parent] = min(most, condition.retries_max)
 
@@ -239,6 +241,8 @@ class _Routing:
         for parent, error in failed.items():
             if parent not in self.retries and parent not in unhandled:
                 self._ask_conditions(parent, error)
+        # What stands in the place of a failure (a letter, a segment of a condition) may be refused
+        # itself. Each round takes a last resort from somebody, so there are few.
         while True:
             withdrawn = sorted({*self.retries, *self.failures, *self.replacements})
             shares = self._shares(children, withdrawn)

@@ -405,6 +405,7 @@ def claim(logs: JournalLogs, version: int, writer: str) -> JournalContent:
         Fenced: somebody else has taken the partition over, in this version or a newer one.
         StateError: a file is damaged.
     """
+    # Before the listing: of two who take over at once, the later one sees the log of the other.
     if not logs.begin(
         version, encode_chunk(logs.folder, ChunkPlace(version, 0), ChunkKind.OPEN, writer)
     ):
@@ -449,8 +450,11 @@ def _read(logs: JournalLogs, listed: Mapping[int, Listed], own: int | None) -> J
             if end in log.sizes:
                 raise logs.fenced(version)
             found.last = end - 1
-        else:  # what a log holds is known only once nobody can append to it
+        else:
+            # What a log holds is known only once nobody can append to it. A summary in a newer log
+            # stands for all of this one, of which nothing need be there any more.
             end = logs.fence(version, log, replaced=start.version > version)
+        # Chunks go only behind a summary of their place: it has not been listed, or was lost.
         if log.first > 1 and start < ChunkPlace(version, log.first - 1):
             raise logs.unlisted(version, log.first - 1, log.first - 1)
         for seq in range(log.first, end):

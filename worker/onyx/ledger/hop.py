@@ -93,6 +93,8 @@ _NOTHING = np.empty(0, dtype=np.intp)
 
 def _filtered(ids: Numbers, parents: Indices | None, emitted: bool) -> Hop:
     """Each segment has one child or none, as most functions leave them."""
+    # An only child keeps the id of its parent: consumed XOR produced is 0, so there is nothing to
+    # report. Of a batch in which each segment has one child that is all of it.
     if parents is None:
         return Hop([ids], None, ids) if emitted else Hop([ids], _NOTHING, NONE)
     sent = taken(ids, parents)
@@ -129,6 +131,7 @@ def _fan_out(ids: U64, shares: Sequence[EdgeShare], sole: NDArray[np.bool_], emi
     for share in shares:
         kept = array_of(_of_parents(ids, share))
         made = child_ids(kept, share.edge, share.child_index)
+        # What goes round a loop comes to this task again: under its old id it would be a repeat.
         if some_only and not share.back:
             only = sole if share.parents is None else sole[share.parents]
             made = np.where(only, kept, made)

@@ -1,11 +1,11 @@
 """What one input peer has in flight for one partition, and how far the partition is complete.
 
-Positions are dense, so the window is a ring of columns instead of a map of message ids. A position
-is IN_FLIGHT from `emit` until its tree is complete (DONE); it becomes DUE when it has to be read
-again: nobody has worked on it for its pending timeout, or the job was re-allocated. If a flow
-condition asks for a retry it is RESTING first, longer with each retry, because what failed a moment
-ago would mostly fail again. `retry` sends what is due as a new attempt, a new root, so that acks of
-two attempts never meet in one tree.
+Positions are dense, so what is in flight is a ring of columns instead of a map of message ids. A
+position is IN_FLIGHT from `emit` until its tree is complete (DONE); it becomes DUE when it has to
+be read again: nobody has worked on it for its pending timeout, or the job was re-allocated. If a
+flow condition asks for a retry it is RESTING first, longer with each retry, because what failed a
+moment ago would mostly fail again. `retry` sends what is due as a new attempt, a new root, so that
+acks of two attempts never meet in one tree.
 
 A complete tree is complete whichever attempt it is of: everything that was made of the segment has
 been processed. So an attempt that comes late counts, also after its segment was sent again; what
@@ -23,20 +23,20 @@ or one later after it was held. Scanning for old ones costs less than keeping bu
 
 What is done about a position that has failed is said by the `retryMode` of an input:
 
-`individual`: it is read again by itself (`PendingWindow`). Of a source that hears of failures, what
-asks for a retry counts as complete, because the source gives it again at another position; what was
-lost is still read again from here (`ReturningWindow`).
+`individual`: it is read again by itself (`PendingPositions`). Of a source that hears of failures,
+what asks for a retry counts as complete, because the source gives it again at another position;
+what was lost is still read again from here (`ReturningPositions`).
 
 `all-after`: it is read again with all that was emitted after it, complete or not, in order, so that
-who gets the partition in order gets it in order again (`OrderedWindow`). Invariant: what is sent is
-the position after the one sent before, or one that was sent before. Three things follow. Nothing
+who gets the partition in order gets it in order again (`OrderedPositions`). Invariant: what is sent
+is the position after the one sent before, or one that was sent before. Three things follow. Nothing
 new is emitted while a position rests. Positions that wait to be read again are one range, up to the
 newest. A completion counts only if it is of the current attempt: an older one says nothing of what
 is to be sent again.
 
-`none`: it counts as complete, and is counted (`GivingUpWindow`).
+`none`: it counts as complete, and is counted (`GivingUpPositions`).
 
-Not thread-safe, but for `InFlightRoots`; at-most-once has no window.
+Not thread-safe, but for `InFlightRoots`; under at-most-once nothing is pending.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def rotations_until_expiry(pending_timeout_s: float, retry_interval_s: float) ->
     return max(1, -int(-(pending_timeout_s * 1e6) // (retry_interval_s * 1e6)))
 
 
-class PendingWindow:
+class PendingPositions:
     """Positions `[frontier, next_position)` of one partition."""
 
     def __init__(
@@ -203,7 +203,7 @@ class PendingWindow:
 
     def emit(self, n: int, now_s: float) -> Run:
         """Roots for the next `n` positions, first attempt. At most `room`."""
-        assert 0 <= n <= self.room, "the window is full: emit at most `room`"
+        assert 0 <= n <= self.room, "the ring is full: emit at most `room`"
         if self._next + n - self._frontier > self._slots:
             self._grow(self._next + n - self._frontier)
         sent = self._rotation_at(now_s)
@@ -211,7 +211,7 @@ class PendingWindow:
         for _, part in self._parts(first, self._next):
             self._state[part] = IN_FLIGHT
             self._sent[part] = sent
-            if self.any_retried:
+            if self.any_retried:  # else both columns are 0 all over the ring
                 self._attempt[part] = 0
                 self._retries[part] = 0
         self._incomplete += n
@@ -272,6 +272,8 @@ class PendingWindow:
         attempts, and what is to be read again already, are ignored."""
         slots = self._slots_of(increasing(array_of(roots)))
         self.any_retried = True
+        # Only of the current attempt, and only what is in flight: a second request for the same
+        # failure must not count as another retry.
         wanted = slots[self._state[slots] == IN_FLIGHT]
         before = self._retries[wanted]
         self._retries[wanted] = np.minimum(before, _TRIES_MAX - 1) + np.uint16(1)
@@ -368,7 +370,7 @@ class PendingWindow:
         return max(self._rotation, int((now_s - self._started_s) // self._interval_s))
 
     def _slots_of_any_attempt(self, roots: Numbers) -> list[slice] | list[Indices]:
-        """Ring slots of those of the roots that are of this partition and window, each once."""
+        """Ring slots of the roots that are of this partition and in the ring, each once."""
         run = as_run(roots)
         if run is None:
             return [self._of_any_attempt(array_of(roots))]
@@ -379,20 +381,20 @@ class PendingWindow:
         return [part for _, part in self._parts(max(first, self._frontier), end)]
 
     def _of_any_attempt(self, roots: U64) -> Indices:
-        """Ring slots of those of the roots that are of this partition and window, each once."""
+        """Ring slots of the roots that are of this partition and in the ring, each once."""
         positions = positions_of(roots).view(np.int64)
         slots: Indices = increasing(positions[self._mine(roots, positions)]) & self._mask
         return slots
 
     def _mine(self, roots: U64, positions: Indices) -> NDArray[np.bool_]:
-        """Which of the roots are of this partition and window."""
+        """Which of the roots are of this partition and in the ring."""
         inside = (positions >= self._frontier) & (positions < self._next)
         found: NDArray[np.bool_] = inside & (partitions_of(roots) == self.partition)
         return found
 
     def _slots_of(self, roots: U64) -> Indices:
-        """Ring slots of those of the increasing roots that are of this partition, window and
-        current attempt."""
+        """Ring slots of those of the increasing roots that are of this partition, in the ring
+        and of the current attempt."""
         positions = positions_of(roots).view(np.int64)
         slots = positions & self._mask
         attempts = (roots >> np.uint64(40)) & np.uint64(0xFF)
@@ -400,7 +402,7 @@ class PendingWindow:
         return found
 
     def _positions(self, state: np.uint8) -> Indices:
-        """Positions of the window in one state, in order."""
+        """Positions of the ring in one state, in order."""
         found = [
             np.flatnonzero(self._state[part] == state) + first
             for first, part in self._parts(self._frontier, self._next)
@@ -477,7 +479,7 @@ class InFlightRoots:
             yield roots if isinstance(roots, Run) else np.unique(roots)
 
 
-class OrderedWindow(PendingWindow):
+class OrderedPositions(PendingPositions):
     """`all-after`."""
 
     def complete(self, roots: Numbers) -> int:
@@ -537,7 +539,7 @@ class OrderedWindow(PendingWindow):
         return [Range(first, self._next)]
 
 
-class ReturningWindow(PendingWindow):
+class ReturningPositions(PendingPositions):
     """`individual` of a source that hears of failures."""
 
     _given_up: Indices = NO_POSITIONS
@@ -557,7 +559,7 @@ class ReturningWindow(PendingWindow):
         self._give_up(positions)
 
 
-class GivingUpWindow(ReturningWindow):
+class GivingUpPositions(ReturningPositions):
     """`none`."""
 
     def replay_all(self) -> list[Range]:

@@ -201,6 +201,7 @@ class _Recovery(msgspec.Struct):
         found = self.read()
         assert found.shards.keys() == self._shards, "all that was asked for is known, or new"
         carries_over = self._carry_over is not None and bool(self._missing)
+        # Only when all is read: from here on newer versions look for these shards in this log.
         if begun is None:
             self._open(found, carries_over)
         last = 0 if begun is None else begun.last
@@ -239,6 +240,7 @@ class _Recovery(msgspec.Struct):
             self._read += 1
         for each in gathered:
             found.absorb(each)
+        # The lowest, or none if a log had none: what one peer had passed, another may still expect.
         known = [each for each in watermarks if each is not None]
         found.watermark = min(known) if known and len(known) == len(watermarks) else None
         return found

@@ -283,11 +283,13 @@ class FencedLogs(ABC, Generic[K, C]):
         seq = self.end(key, log, replaced)
         if seq in log.sizes:
             return seq
+        # Its writer may be ahead of the listing: each chunk that is there counts, and comes before.
         while not (
             self.store.create(self.folder.chunk(key, seq), self.fence_data(key, seq))
             or self.read(key, seq).is_fence
         ):
             seq += 1
+        # The number may have been used and collected: then this fence ends nothing (proof above).
         after = self.list(self.folder.log(key)).get(key, Listed())
         if not after.ends_with(seq) or self.reached(key) >= seq:
             raise Missing(self.folder.chunk(key, seq))
@@ -348,6 +350,7 @@ class LogWriter(Generic[K]):
             # nobody else appends to this log.
             self._fenced, self.doubtful, self._data = True, None, b""
             raise logs.fenced(self._key)
+        # Noted before anybody hears of it: a log that has lost its last chunk is found out.
         logs.store.note(self._note, _text(seq))
         self.doubtful, self._data, self.last = None, b"", seq
 

@@ -116,6 +116,8 @@ assert RUN.keys() == {
 def _receive(task: BatchTask, message: Message) -> None:
     match message:
         case Rewire(version) if task.wired and task.allocation.wiring.version < version:
+            # Nothing of the old version goes on. Where it is replayed, it is dropped; under
+            # at-most-once nobody would send it again, so the task takes it over (`delivery.keep`).
             task.assignment.background.forget()
             work, old = task.work, task.allocation
             _leave_state(old)
@@ -159,6 +161,7 @@ def _complete(task: BatchTask, roots: Numbers) -> None:
     runtime, allocation = task.runtime, task.allocation
     if allocation.ends.take_completion(roots):
         return  # of the END tree, which no source began
+    # A task with state begins trees with what it emits; whoever has a keeper reads no source.
     if allocation.keeper is not None:
         allocation.keeper.complete(roots)
     else:

@@ -97,6 +97,8 @@ def step(task: Task) -> StepOutcome:
     phase, status = task.phase, task.status
     if status.restart is not None:
         restart_if_due(task.assignment, status)
+    # Without a lease nothing is done that others could see. The phases between those work on what
+    # is here, and are gone through.
     if status.failed or (phase in WAITING_PHASES and not task.assignment.services.permitted()):
         return WAITING
     if status.superseded_s is not None:
@@ -199,7 +201,7 @@ def _decide(task: Task, failure: Failure) -> None:
     task.status.failed = True
     if task.metrics is not None:
         task.metrics.add(ERRORS, failure.segments)
-    verdict: Verdict = "kill"
+    verdict: Verdict = "kill"  # also when the hook that decides fails itself
     try:
         verdict = task.behaviour.verdict(task, failure)
     except BaseException as raised:

@@ -76,6 +76,7 @@ def tend(runtime: Runtime, allocation: Allocation, idle: bool, tick: bool, ends:
         return False
     tick &= not allocation.rests or keeper.operator.unfinished
     ends &= not allocation.rests
+    # One moment after the other: a timer that is due waits for the pages of what fires now.
     moved = next_page(keeper) if keeper.firing is not None else tick and _tick(keeper)
     durable = _ack_logged(runtime, allocation, keeper)
     if ends and not durable and keeper.firing is None and not keeper.operator.unfinished:
@@ -189,6 +190,8 @@ def end(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
     """Go on with ending, if it is time for that; True when something was done."""
     if keeper.ended or not _fed_no_more(runtime, allocation):
         return False
+    # The last firing, page by page; then outputs make durable what came of it; then come the trees
+    # of all that. Each step is asked for again until it is through.
     left = [shard for shard in keeper.shards if shard not in keeper.closed]
     if left and keeper.ready_to_fire:
         if not _end_is_known(runtime, keeper):

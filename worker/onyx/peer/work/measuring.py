@@ -251,7 +251,7 @@ def _of_source(source: Source, passed: Passed, now_s: float) -> InputMeasures:
         complete=passed.durations(lambda look: look.complete),
         event_time_ms=min(newest, default=None),
         slowest=furthest(
-            PartitionMeasures(each.name, each.position, each.window.in_flight)
+            PartitionMeasures(each.name, each.position, each.pending.in_flight)
             for each in partitions
         ),
     )

@@ -205,6 +205,8 @@ class JournalledPartition:
                 f"processed, of {self._bytes_max:,} that it may (journalBytesMax)"
             )
             self.feed.hold(self.obstacle)
+            # What became of segments is written all the same: the frontier waits for it, and only
+            # when that moves is there room again.
             if self._judge(0.0):
                 return
             self._stopped.wait(RETRY_S / 10)
@@ -258,6 +260,7 @@ class JournalledPartition:
             self._tail.append((self.end, list(content.runs)))
             self._tail_segments += count
             self.end += count
+            # The newest stays, however large: a reader that keeps up never reads a file.
             while self._tail_segments > TAIL_SEGMENTS_MAX and len(self._tail) > 1:
                 _, runs = self._tail.popleft()
                 self._tail_segments -= sum(map(len, runs))

@@ -88,7 +88,7 @@ def route(program: Program, sink: Sink | None, allocation: Allocation, work: Wor
     Raises:
         Failure: a segment has failed, and nothing takes care of it.
     """
-    if allocation.keeper is not None:
+    if allocation.keeper is not None:  # before it is routed: what a state refuses has failed
         allocation.keeper.operator.look(work)
     if program.entry.stage is not None and not work.own and work.leaves is not None:
         if sink is not None and program.routes.handles_failures:
@@ -122,6 +122,8 @@ def assign_windows(runtime: Runtime, allocation: Allocation, work: Work) -> Answ
         program.metrics.batch(sum(map(len, work.partials)), 0)
         merge_partials(keeper, work, partial(ask_again, allocation))
     keeper.operator.change(work)
+    # What a state has made of them must not be seen before it is durable: a crash would take it
+    # back, as it would an emission.
     if work.batch is not None and goes_on_in_trees(program):
         work.kept = True
         return ADVANCED if make_durable(runtime, allocation, keeper) else WAITING
@@ -150,6 +152,7 @@ def _merge(keeper: StateKeeper, folded: Partial, ask_again: AskAgain) -> None:
         keeper.changed(len(folded))
         keeper.withhold(folded.roots, folded.ids)
         return
+    # What was applied is acked as it is; the rest is asked for again, and comes as segments.
     again = np.ones(len(folded), np.bool_) if unapplied is None else unapplied
     again[[*repeats_of(folded.roots, folded.ids, again.nonzero()[0])]] = True
     applied, left = (~again).nonzero()[0], again.nonzero()[0]

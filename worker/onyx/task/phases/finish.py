@@ -48,6 +48,7 @@ def after_batch(task: BatchTask) -> Answer:
         passed = len(work.leaves) if _passes_leaves(runtime.program, work) else 0
         work.timer.report(runtime.metrics, len(batch), passed)
         if not runtime.sizing.fixed:
+            # A source may wait in reading for what is not there yet: that is no cost of a batch.
             reading = runtime.source is None or runtime.sizing.full
             busy_s = work.timer.busy_s(reading)
             runtime.sizing.done(batch.segments, work.results, busy_s, work.timer.cpu_s)
@@ -122,6 +123,8 @@ def _report_queue(runtime: Runtime, allocation: Allocation) -> None:
 
 def _end_source(runtime: Runtime, allocation: Allocation, source: Source) -> None:
     """When everything has been read: flush, wait for what is in flight, propose exhaust-input."""
+    # In this order: what is read is complete, then its frontiers are stored, and only then does the
+    # log hear that nothing follows: outputs may be sealed as soon as it does.
     if allocation.exhaust_proposed:
         return
     if not source.finished_reading():

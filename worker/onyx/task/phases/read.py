@@ -50,11 +50,13 @@ def read_batch(task: BatchTask) -> Answer:
     if runtime.tables is not None:
         runtime.tables.tend()
     work.timer.begin(runtime.sizing.wants_cpu)
+    # What was kept over a change of the allocation is older than all that waits.
     if runtime.delivery.keeps and take_kept(runtime, allocation, work):
         work.timer.read()
         return ADVANCED
     if allocation.keeper is not None and allocation.keeper.blocked:
         return idle(task)
+    # Pieces of the last read come before anything new, or control items would overtake segments.
     split = bool(work.pieces.waiting)
     if not split:
         if not read(runtime, allocation, work):
@@ -65,7 +67,7 @@ def read_batch(task: BatchTask) -> Answer:
         split = suspects.isolate(runtime.assignment, work, most)
     work.timer.read()
     if split and not suspects.next_piece(runtime.assignment, work):
-        return Phase.ROUTE
+        return Phase.ROUTE  # it has failed without being tried, and that is routed like any failure
     return ADVANCED
 
 
@@ -141,6 +143,7 @@ def _take(runtime: Runtime, allocation: Allocation) -> list[Delivery]:
     """What waits in the inbox; nothing while a batch is to be filled."""
     inbox, sizing = allocation.inbox, runtime.sizing
     waiting, segments_max = inbox.waiting_segments(), sizing.segments_max
+    # Somebody waits for what is in there (END, FLUSH): then small batches are right.
     if not (inbox.hurried or allocation.filling.over(waiting, segments_max)):
         return []
     sizing.taken(waiting)

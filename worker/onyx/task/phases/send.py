@@ -121,6 +121,8 @@ def _put_all(
         EdgeShare(child.edge, share.parents, share.child_index, child.back)
         for child, share in shares
     ]
+    # For all tasks downstream at once: whether a child keeps the id of its parent depends on how
+    # many children that has.
     made = hop(batch.ids, lineage, begins, withheld, sorted(routed.notes))
     for (child, share), ids in zip(shares, made.ids, strict=True):
         roots = batch.roots if share.parents is None else taken(batch.roots, share.parents)

@@ -23,7 +23,13 @@ from onyx.base.seams import Clock
 from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Batch, Mixed, Read, Segments, of_runs, pieces_of, runs_of, take_of_read
 from onyx.ledger.lineage import ids_of, positions_of, run_of_ids, source_number
-from onyx.ledger.pending import GivingUpWindow, OrderedWindow, PendingWindow, Range, ReturningWindow
+from onyx.ledger.pending import (
+    GivingUpPositions,
+    OrderedPositions,
+    PendingPositions,
+    Range,
+    ReturningPositions,
+)
 from onyx.ledger.read_times import ReadTimes
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.ledger.returns import Parts
@@ -34,7 +40,7 @@ from onyx.program.plugin_forms import SegmentsReader, plugin_reader, segments_re
 from onyx.task.batching import BatchSizing, FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
 
-WINDOW_FACTOR = 8
+PENDING_FACTOR = 8
 """Positions between a partition's frontier and its newest, as a multiple of `maxPending`: one slow
 tree does not stop the others at once."""
 
@@ -62,7 +68,7 @@ class Partition(msgspec.Struct):
     sizing: BatchSizing
     store: FrontierStore
     reader: SegmentsReader
-    window: PendingWindow
+    pending: PendingPositions
     next_position: int
     source: int
     """`source_number` of the partition."""
@@ -103,7 +109,7 @@ class Partition(msgspec.Struct):
     @property
     def position(self) -> int:
         """Everything before it is processed."""
-        return self.window.frontier
+        return self.pending.frontier
 
     @property
     def stop(self) -> int | None:
@@ -122,9 +128,9 @@ class Partition(msgspec.Struct):
     def complete(self) -> bool:
         """Everything read, and every tree of it processed, as the source is to know it."""
         self._tell_given_up()  # a source that hears of it may not have ended
-        if not self.finished_reading() or self.window.in_flight:
+        if not self.finished_reading() or self.pending.in_flight:
             return False
-        position = self.window.frontier
+        position = self.pending.frontier
         return self.waiting is None or self.waiting.settled(position) == position
 
     def drain(self) -> None:
@@ -155,36 +161,36 @@ class Partition(msgspec.Struct):
     def latencies(self, roots: Numbers, now_s: float) -> Iterator[tuple[float, int]]:
         """For trees that become complete, before `completed` hears of them: how long ago they were
         read, each with how many of them."""
-        if self.window.any_retried:  # else each comes once
-            roots = self.window.incomplete(roots)
+        if self.pending.any_retried:  # else each comes once
+            roots = self.pending.incomplete(roots)
         for read_s, count in self.read_times.of(roots):
             yield now_s - read_s, count
 
     def oldest_open_s(self, now_s: float) -> float | None:
         """Since when the oldest segment in flight was read; None if there is none. From any
         thread."""
-        if not self.window.in_flight:
+        if not self.pending.in_flight:
             return None
-        return self.read_times.oldest_s(self.window.frontier, now_s)
+        return self.read_times.oldest_s(self.pending.frontier, now_s)
 
     def completed(self, roots: Numbers) -> int:
         """Trees are complete, of whichever attempt. Returns how many were not before."""
         if self.waiting is None:
-            return self.window.complete(roots)
-        if isinstance(self.window, OrderedWindow):
+            return self.pending.complete(roots)
+        if isinstance(self.pending, OrderedPositions):
             # What is complete may be sent again, unless the frontier has passed it.
-            first, count = self.window.frontier, self.window.complete(roots)
-            positions = np.arange(first, self.window.frontier, dtype=np.uint64)
+            first, count = self.pending.frontier, self.pending.complete(roots)
+            positions = np.arange(first, self.pending.frontier, dtype=np.uint64)
         else:
-            positions = positions_of(self.window.incomplete(roots))
-            count = self.window.complete(roots)
+            positions = positions_of(self.pending.incomplete(roots))
+            count = self.pending.complete(roots)
         self.waiting.acked(positions)
         return count
 
     def returned(self, root: Numbers, parts: Parts) -> None:
         """Functions give something back for a tree. What a second attempt of it gives is the same
         again."""
-        if self.waiting is not None and len(self.window.incomplete(root)):
+        if self.waiting is not None and len(self.pending.incomplete(root)):
             self.waiting.returned(int(positions_of(array_of(root))[0]), parts)
 
     def take_given_up(self) -> int:
@@ -195,7 +201,7 @@ class Partition(msgspec.Struct):
 
     def _tell_given_up(self) -> None:
         """Before the frontier passes them: the source takes what that passes for processed."""
-        positions = self.window.take_given_up()
+        positions = self.pending.take_given_up()
         if len(positions):
             self.given_up += len(positions)
             if self.waiting is not None:
@@ -216,20 +222,20 @@ class Partition(msgspec.Struct):
             in_flight: segments of all partitions of the peer.
         """
         most, pending_max = self.sizing.segments_max, self.sizing.pending_max
-        self.window.widen(WINDOW_FACTOR * pending_max)
-        if self.window.waits:
+        self.pending.widen(PENDING_FACTOR * pending_max)
+        if self.pending.waits:
             return 0
         free = pending_max - in_flight
         if free < min(most, pending_max // 4):
             # Many small batches would cost more than waiting for room for a larger one.
             return 0
-        return min(most, free, self.window.room)
+        return min(most, free, self.pending.room)
 
     def emit(self, read: Read, now_s: float) -> list[Batch]:
         """Count segments that were read, as the roots of new trees; a batch of each form."""
         first = self._advance(len(read))
-        roots = self.window.emit(len(read), now_s)
-        self.read_times.read(self.next_position, now_s, self.window.frontier)
+        roots = self.pending.emit(len(read), now_s)
+        self.read_times.read(self.next_position, now_s, self.pending.frontier)
         return _batches(read, roots, run_of_ids(self.source, first, self.next_position))
 
     def _advance(self, count: int) -> int:
@@ -268,20 +274,20 @@ class Partition(msgspec.Struct):
 
     def change(self, entry: CatalogEntry) -> None:
         """Follow other values of the entry."""
-        self.window.change_timeout(entry.pending_timeout / 1000)
+        self.pending.change_timeout(entry.pending_timeout / 1000)
         if isinstance(self.reader, FilledReader):
             self.reader.change_timeout(entry.batch_timeout / 1000)
 
     def replay_pending(self) -> None:
         """After a re-allocation: whatever was in flight is lost, read it again at once."""
         self.to_retry.clear()
-        self.to_retry.extend(self.window.replay_all())
+        self.to_retry.extend(self.pending.replay_all())
         self.replays = len(self.to_retry)
 
     def read_again(self, due: list[Range]) -> None:
-        """Read again what has become due. In an ordered window that is all there is, up to the
+        """Read again what has become due. With ordered positions that is all there is, up to the
         newest, and what was left of earlier ranges is among it."""
-        if due and isinstance(self.window, OrderedWindow):
+        if due and isinstance(self.pending, OrderedPositions):
             self.to_retry.clear()
         self.to_retry.extend(due)
 
@@ -290,10 +296,10 @@ class Partition(msgspec.Struct):
         all of it is complete."""
         first, last = self.to_retry[0]
         # What has completed since need not be read again, and readers may have forgotten it.
-        first = max(first, self.window.frontier)
+        first = max(first, self.pending.frontier)
         middle = min(last, first + self.sizing.segments_max)
         read: Read = []
-        if self.window.any_due(first, middle):
+        if self.pending.any_due(first, middle):
             read = self._reread(plugin, first, middle)
             middle = first + len(read)
         self.to_retry.popleft()  # not before it was read, which may be impossible now
@@ -301,7 +307,7 @@ class Partition(msgspec.Struct):
             self.to_retry.appendleft((middle, last))
         elif self.replays:
             self.replays -= 1
-        roots = self.window.retry(first, middle, clock.monotonic_s())
+        roots = self.pending.retry(first, middle, clock.monotonic_s())
         if not len(roots):
             return []
         positions = positions_of(roots)
@@ -311,7 +317,7 @@ class Partition(msgspec.Struct):
         return _batches(take_of_read(read, chosen), roots, ids_of(self.source, roots))
 
     def _reread(self, plugin: Input, first: int, last: int) -> Read:
-        cursor = self.reader.cursor(self.window.frontier)
+        cursor = self.reader.cursor(self.pending.frontier)
         reader = open_at(plugin, self.name, cursor, first, columns=self.columns)
         try:
             return read_again(reader, self.name, first, last)
@@ -347,7 +353,7 @@ class Partition(msgspec.Struct):
     def frontier(self, reserve: int) -> Frontier:
         """Where the next owner begins, with so many positions reserved from the next one on."""
         self._tell_given_up()
-        position = self.window.frontier
+        position = self.pending.frontier
         if self.waiting is not None:
             position = self.waiting.settled(position)
         cursor = self.reader.cursor(position)
@@ -414,19 +420,19 @@ def _batches(read: Read, roots: Numbers, ids: Numbers) -> list[Batch]:
 
 # --- opening ------------------------------------------------------------------------------------
 
-WINDOWS: Mapping[str, type[PendingWindow]] = {
-    "individual": PendingWindow,
-    "all-after": OrderedWindow,
-    "none": GivingUpWindow,
+PENDING: Mapping[str, type[PendingPositions]] = {
+    "individual": PendingPositions,
+    "all-after": OrderedPositions,
+    "none": GivingUpPositions,
 }
-"""The class of a window by the `retryMode` of the input."""
+"""The class of what is pending, by the `retryMode` of the input."""
 
 
-def window_of(entry: CatalogEntry) -> type[PendingWindow]:
+def pending_of(entry: CatalogEntry) -> type[PendingPositions]:
     """What is done about positions of an input that have failed."""
-    kind = WINDOWS[entry.retry_mode]
+    kind = PENDING[entry.retry_mode]
     returns = returns_failures(entry.type, entry.plugin, entry.options)
-    return ReturningWindow if returns and kind is PendingWindow else kind
+    return ReturningPositions if returns and kind is PendingPositions else kind
 
 
 class Opener(msgspec.Struct, frozen=True):
@@ -457,10 +463,10 @@ class Opener(msgspec.Struct, frozen=True):
             sizing=self.sizing,
             store=store,
             reader=FilledReader(reader, self.clock, entry.batch_timeout / 1000),
-            window=window_of(entry)(
+            pending=pending_of(entry)(
                 partition=number,
                 frontier=at.position,
-                capacity=WINDOW_FACTOR * self.sizing.pending_max,
+                capacity=PENDING_FACTOR * self.sizing.pending_max,
                 pending_timeout_s=entry.pending_timeout / 1000,
                 retry_interval_s=entry.input_retry_timeout / 1000,
                 started_s=self.clock.monotonic_s(),

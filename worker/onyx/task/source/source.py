@@ -27,7 +27,7 @@ from onyx.errors import contained
 from onyx.flow.batch import U64, Batch
 from onyx.flow.segment import SegmentFailure
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, partitions_of, positions_of
-from onyx.ledger.pending import InFlightRoots, ReturningWindow
+from onyx.ledger.pending import InFlightRoots, ReturningPositions
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.ledger.returns import Trees
 from onyx.ledger.token_bucket import TokenBucket
@@ -40,7 +40,7 @@ from onyx.program.plugin_forms import plugin_reader
 from onyx.program.program import Program
 from onyx.task.batching import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.source.partition import Opener, Partition, window_of
+from onyx.task.source.partition import Opener, Partition, pending_of
 from onyx.telemetry.catalog import SOURCE_OFFSET, SOURCE_PENDING
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.windows.watermarks import IDLE, SILENT, Mark
@@ -88,7 +88,7 @@ class Source:
         self._clock = clock
         self._limit = ReadLimit(clock)
         self._opener = Opener(plugin, entry, sizing, clock, partition, retry_delay)
-        self._gives_up = issubclass(window_of(entry), ReturningWindow)
+        self._gives_up = issubclass(pending_of(entry), ReturningPositions)
         self._turn = 0
         self._next_check_s = 0.0
         self._next_lost_log_s = 0.0
@@ -116,12 +116,12 @@ class Source:
     @property
     def in_flight(self) -> int:
         """Segments that were sent and whose trees are not complete."""
-        return sum(each.window.in_flight for each in self.partitions.values())
+        return sum(each.pending.in_flight for each in self.partitions.values())
 
     @property
     def resting(self) -> int:
         """Segments that wait for a retry, about."""
-        return sum(each.window.resting for each in tuple(self.partitions.values()))
+        return sum(each.pending.resting for each in tuple(self.partitions.values()))
 
     @property
     def obstacle(self) -> str:
@@ -136,11 +136,11 @@ class Source:
 
     def overdue(self, now_s: float) -> int:
         """Segments that were sent longer ago and are not complete, about; from any thread."""
-        return sum(each.window.overdue(now_s) for each in tuple(self.partitions.values()))
+        return sum(each.pending.overdue(now_s) for each in tuple(self.partitions.values()))
 
     def oldest_s(self, now_s: float) -> float | None:
         """Seconds since the oldest segment in flight was sent; None if there is none."""
-        ages = (each.window.oldest_s(now_s) for each in tuple(self.partitions.values()))
+        ages = (each.pending.oldest_s(now_s) for each in tuple(self.partitions.values()))
         return max((age for age in ages if age is not None), default=None)
 
     def oldest_open_s(self, now_s: float) -> float | None:
@@ -226,7 +226,7 @@ class Source:
     def incomplete(self, roots: Numbers) -> U64:
         """The roots whose trees are not complete yet, each once."""
         found = [
-            self.partitions[number].window.incomplete(mine)
+            self.partitions[number].pending.incomplete(mine)
             for number, mine in self._by_partition(roots)
         ]
         return array_of(joined(found))
@@ -253,9 +253,9 @@ class Source:
         many times; or what the retry mode of the input says instead."""
         now_s = self._clock.monotonic_s()
         for number, mine in self._by_partition(roots):
-            window = self.partitions[number].window
-            window.retry_roots(mine, retries_max, now_s)
-            self.rested_s = min(self.rested_s, window.rested_s)
+            pending = self.partitions[number].pending
+            pending.retry_roots(mine, retries_max, now_s)
+            self.rested_s = min(self.rested_s, pending.rested_s)
 
     def replay_pending(self) -> None:
         """After a re-allocation: whatever was in flight is lost, read it again at once."""
@@ -270,9 +270,10 @@ class Source:
         self._check_timeouts(self._clock.monotonic_s())
         self._waiting_for_room = 0
         waiting = list(self.partitions.values())
-        in_flight = sum([each.window.in_flight for each in waiting])
+        in_flight = sum([each.pending.in_flight for each in waiting])
         for step in range(len(waiting)):
             partition = waiting[(self._turn + step) % len(waiting)]
+            # Also beyond `pending_max`: what is read again is in flight already.
             if partition.to_retry:
                 batches = partition.retry(self.plugin, self._clock)
                 for batch in batches:
@@ -386,6 +387,8 @@ class Source:
         """Positions that may be sent now: each is reserved in the store before it ever is."""
         store, at = partition.store, partition.next_position
         room, wanted = store.reserved - at, partition.reserve()
+        # Ahead of need, so that reading does not wait for the store; few at once, because a task
+        # with thousands of new partitions would write as many documents before it reads one.
         if room <= wanted // 2 and self._waiting_for_room < RESERVING_MAX:
             self._waiting_for_room += room <= 0
             store.save(partition.frontier(wanted))
@@ -400,9 +403,9 @@ class Source:
         self._next_check_s = now_s + self._entry.input_retry_timeout / 1000
         for roots in self.holds.take():
             for number, mine in self._by_partition(roots):
-                self.partitions[number].window.held(mine, now_s)
+                self.partitions[number].pending.held(mine, now_s)
         for partition in self.partitions.values():
-            lost = partition.window.expired(now_s)
+            lost = partition.pending.expired(now_s)
             partition.read_again(lost)
             if lost:
                 self._log_lost(sum(end - first for first, end in lost), now_s)
@@ -420,8 +423,8 @@ class Source:
 
     def _take_rested(self, now_s: float) -> None:
         for partition in self.partitions.values():
-            partition.read_again(partition.window.rested(now_s))
-        rested_s = (each.window.rested_s for each in self.partitions.values())
+            partition.read_again(partition.pending.rested(now_s))
+        rested_s = (each.pending.rested_s for each in self.partitions.values())
         self.rested_s = min(rested_s, default=math.inf)
 
     def _by_partition(self, roots: Numbers) -> list[tuple[int, Numbers]]:

@@ -45,7 +45,7 @@ from onyx.ledger.lineage import (
     positions_of,
     source_number,
 )
-from onyx.ledger.pending import InFlightRoots, PendingWindow
+from onyx.ledger.pending import InFlightRoots, PendingPositions
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 
 IN_FLIGHT_A_SHARD_MAX = 8_192
@@ -203,7 +203,7 @@ class _ChunkOutput(msgspec.Struct):
 
 
 class _ShardEmissions(msgspec.Struct):
-    window: PendingWindow | None
+    pending: PendingPositions | None
     """None without trees."""
     next_position: int
     source: int
@@ -274,6 +274,8 @@ class Emissions:
         there = self._shard(shard, settled)
         if not self._outputs:
             self._outputs.append(_ChunkOutput())
+        # Which were sent is not known, so all of them are sent: under the same ids, of which tasks
+        # downstream know what they have applied.
         for run in runs:
             self._to_send(there, run)
             self.held_bytes += run.size_bytes
@@ -338,27 +340,27 @@ class Emissions:
         """Trees that are complete; True when the log does not know of some that are settled."""
         for number, part in cut(roots, PARTITION_SHIFT):
             shard, there = self._of_partition(number)
-            if there is None or there.window is None:
+            if there is None or there.pending is None:
                 continue
-            before = there.window.frontier
-            self.unsettled -= there.window.complete(roots[part])
-            if there.window.frontier > before:
-                self._settled[shard] = there.window.frontier
-                self.held_bytes -= there.kept.forget(there.window.frontier)
+            before = there.pending.frontier
+            self.unsettled -= there.pending.complete(roots[part])
+            if there.pending.frontier > before:
+                self._settled[shard] = there.pending.frontier
+                self.held_bytes -= there.kept.forget(there.pending.frontier)
         self._check_counts()
         return bool(self._settled)
 
     def is_complete(self, span: Span) -> bool:
         """Whether all of these are complete."""
         there = self._shards[span.shard]
-        return there.window is None or there.window.all_complete(span.first, span.end)
+        return there.pending is None or there.pending.all_complete(span.first, span.end)
 
     def incomplete(self) -> list[Span]:
         """Everything that the log has and that may not be complete."""
         spans = [
-            Span(shard, there.window.frontier, there.window.next_position + there.waiting)
+            Span(shard, there.pending.frontier, there.pending.next_position + there.waiting)
             for shard, there in self._shards.items()
-            if there.window is not None
+            if there.pending is not None
         ]
         return [each for each in spans if each.first < each.end]
 
@@ -396,9 +398,9 @@ class Emissions:
         now_s = self._clock.monotonic_s()
         for number, part in cut(roots, PARTITION_SHIFT):
             _, there = self._of_partition(number)
-            if there is not None and there.window is not None:
-                there.window.retry_roots(roots[part], retries_max, now_s)
-                self._next_check_s = min(self._next_check_s, there.window.rested_s)
+            if there is not None and there.pending is not None:
+                there.pending.retry_roots(roots[part], retries_max, now_s)
+                self._next_check_s = min(self._next_check_s, there.pending.rested_s)
 
     def take_settled(self) -> dict[int, int]:
         """For each shard where that has changed, the first position that is not complete."""
@@ -411,13 +413,13 @@ class Emissions:
         there = self._shards.get(shard)
         if there is None:
             return 0, []
-        if there.window is None:
+        if there.pending is None:
             return there.next_position, []
-        runs, position = list(there.kept), there.window.next_position
+        runs, position = list(there.kept), there.pending.next_position
         for run in there.unsent:
             runs.append((position, run))
             position += len(run.segments)
-        return there.window.frontier, runs
+        return there.pending.frontier, runs
 
     def _to_send(self, there: _ShardEmissions, run: EmissionRun) -> None:
         """A run waits, with those of the newest chunk."""
@@ -453,13 +455,13 @@ class Emissions:
     def _shard(self, shard: int, settled: int) -> _ShardEmissions:
         if shard not in self._shards:
             source = source_number(self._task, str(shard))
-            self._shards[shard] = _ShardEmissions(self._window(shard, settled), settled, source)
+            self._shards[shard] = _ShardEmissions(self._pending(shard, settled), settled, source)
         return self._shards[shard]
 
-    def _window(self, shard: int, settled: int) -> PendingWindow | None:
+    def _pending(self, shard: int, settled: int) -> PendingPositions | None:
         if self.first_partition is None:
             return None
-        return PendingWindow(
+        return PendingPositions(
             partition=self.first_partition + shard,
             frontier=settled,
             capacity=IN_FLIGHT_A_SHARD_MAX,
@@ -477,12 +479,13 @@ class Emissions:
         self, there: _ShardEmissions, segments_max: int, bytes_max: int
     ) -> Iterator[tuple[EmissionRun, Numbers | None]]:
         """Runs with their roots, those to be sent again first."""
-        now_s, window = self._clock.monotonic_s(), there.window
+        now_s, pending = self._clock.monotonic_s(), there.pending
+        # Also without room: what is sent again has its place in flight already.
         again, there.again = there.again, []
         for first, end in again:
-            assert window is not None, "without trees nothing is sent again"
+            assert pending is not None, "without trees nothing is sent again"
             for position, run in there.kept.between(first, end):
-                roots = window.retry(position, position + len(run.segments), now_s)
+                roots = pending.retry(position, position + len(run.segments), now_s)
                 chosen = (positions_of(roots) - np.uint64(position)).view(np.int64)
                 if len(chosen):
                     yield EmissionRun(take(run.segments, chosen), run.child), roots
@@ -493,13 +496,13 @@ class Emissions:
             bytes_max -= run.size_bytes
             self._has_sent(there, count)
             self._sent_bytes += run.size_bytes
-            if window is None:
+            if pending is None:
                 self.unsettled -= count
                 self.held_bytes -= run.size_bytes
                 yield run, None
             else:
-                there.kept.add(window.next_position, run)
-                yield run, window.emit(count, now_s)
+                there.kept.add(pending.next_position, run)
+                yield run, pending.emit(count, now_s)
 
     def _batch(self, parts: list[tuple[Segments, Numbers | None]]) -> Batch:
         segments = joined([part for part, _ in parts])
@@ -522,17 +525,17 @@ class Emissions:
         for roots in self.holds.take():
             for number, part in cut(roots, PARTITION_SHIFT):
                 _, shard = self._of_partition(number)
-                if shard is not None and shard.window is not None:
-                    shard.window.held(roots[part], now_s)
+                if shard is not None and shard.pending is not None:
+                    shard.pending.held(roots[part], now_s)
         for there in self._shards.values():
-            if there.window is not None:
-                there.again += there.window.expired(now_s)
-                there.again += there.window.rested(now_s)
-                self._next_check_s = min(self._next_check_s, there.window.rested_s)
+            if there.pending is not None:
+                there.again += there.pending.expired(now_s)
+                there.again += there.pending.rested(now_s)
+                self._next_check_s = min(self._next_check_s, there.pending.rested_s)
 
 
 def _room(there: _ShardEmissions) -> int:
-    return there.window.room if there.window is not None else there.waiting
+    return there.pending.room if there.pending is not None else there.waiting
 
 
 def _next_of(there: _ShardEmissions, most: int, bytes_max: int) -> EmissionRun:
