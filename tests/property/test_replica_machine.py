@@ -162,7 +162,10 @@ def test_the_invariants_hold_after_every_entry(scheduler, sequence):
         old, replica = replica, machine.apply(replica, entry)
         assert violations(replica) == [], entry
         assert transition_violations(old, replica) == [], entry
-        assert all(each.text for each in story.events_of(old, entry, replica))
+        events = story.events_of(old, entry, replica)
+        assert all(each.text for each in events)
+        ended = set(old.jobs).difference(replica.jobs)
+        assert ended <= {each.job for each in events}, "each end of a job is among its events"
         answered(entry, old, replica)
 
 

@@ -106,6 +106,20 @@ def test_of_an_entry_about_many_jobs_the_first_events_are_logged_and_how_many_th
     assert workers.events[-1].text.startswith("3 more events with this entry")
 
 
+def test_a_bug_in_what_is_logged_ends_no_worker(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("g")
+
+    workers.join("g")
+    monkeypatch.setattr(job_log.story, "events_of", broken)
+    workers.tell(KillJob(job="j"))
+    assert workers.entry is not None
+    JobLog(GroupId("g"), lambda _: {}).read(workers.old, workers.entry, workers.new)
+    assert caplog.messages == ["a bug in Onyx: please report it"]
+
+
 # --- tasks --------------------------------------------------------------------------------------
 
 J, V = JobId("j"), AllocationVersion(Position(7))

@@ -12,6 +12,7 @@ from onyx.model.locations import HIDDEN
 from onyx.replica import story
 from onyx.replica.command import Command, Entry
 from onyx.replica.commands import (
+    AddVirtualPeer,
     DrainJob,
     ExhaustInput,
     Gc,
@@ -203,6 +204,13 @@ def test_who_did_it_and_when_are_of_the_entry() -> None:
     assert [(each.by, each.at_ms, each.position) for each in said] == [
         ("kubernetes:alice", 5, 90), ("worker:g", 0, 91),
     ]  # fmt: skip
+
+
+def test_a_worker_that_is_lost_is_named_with_its_address() -> None:
+    log = ReplicaLog().join("g", "h")
+    log.tell(AddVirtualPeer(id="p", group_id="h", peer_site={"address": "10.0.0.7:4000"}))
+    log.tell(GroupLeaveCluster(id="h"), writer="g")
+    assert lines(log) == ["- worker-lost: worker h at 10.0.0.7:4000 is declared dead by worker g"]
 
 
 def test_what_the_dead_have_written_means_nothing() -> None:

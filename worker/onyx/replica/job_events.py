@@ -215,10 +215,12 @@ WORKER_JOINED = EventKind(
     "a worker is a member of the cluster",
     detail=True,
 )
-WORKER_LEFT = EventKind("worker-left", "worker {worker} has left", "a worker has ended in order")
+WORKER_LEFT = EventKind(
+    "worker-left", "worker {worker}{where} has left", "a worker has ended in order"
+)
 WORKER_LOST = EventKind(
     "worker-lost",
-    "worker {worker} is declared dead by worker {watcher}",
+    "worker {worker}{where} is declared dead by worker {watcher}",
     "the session of a worker is gone: what it ran is given to others",
     level="warning",
 )

@@ -71,7 +71,7 @@ from onyx.replica.job_events import (
 )
 from onyx.replica.jobs import restless
 from onyx.replica.scheduling.explain import why_waiting
-from onyx.replica.state import JobRun, Replica
+from onyx.replica.state import NOTHING, JobRun, Replica
 
 WAITING_FOLLOWED_MAX = 8
 _NUMBERS = re.compile(r"\d+")
@@ -141,10 +141,18 @@ def _of_workers(old: Replica, entry: Entry, new: Replica) -> Iterator[Found]:
             yield WORKER_JOINED, _NO_JOB, {"worker": group}
     for group in old.groups:
         if group not in new.groups:
+            known = {"worker": group, "where": _where(old, group)}
             if entry.writer in ("", group):
-                yield WORKER_LEFT, _NO_JOB, {"worker": group}
+                yield WORKER_LEFT, _NO_JOB, known
             else:
-                yield WORKER_LOST, _NO_JOB, {"worker": group, "watcher": entry.writer}
+                yield WORKER_LOST, _NO_JOB, {**known, "watcher": entry.writer}
+
+
+def _where(replica: Replica, group: GroupId) -> str:
+    """The address of a worker, as far as its peers have announced one: ids say nothing of pods."""
+    sites = (replica.peer_sites.get(peer, NOTHING) for peer in replica.groups_index.get(group, ()))
+    found = next((site["address"] for site in sites if "address" in site), "")
+    return f" at {found}" if found else ""
 
 
 # --- one job ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ before that there are no name and no metadata.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,8 @@ from onyx.replica.job_events import (
 from onyx.replica.state import JobRun, Replica
 from onyx.telemetry.logs import happened
 
+logger = logging.getLogger("onyx.peer")
+
 EVENTS_MAX = 100
 """Events of one entry that are logged."""
 
@@ -48,10 +51,16 @@ class JobLog:
         """Peers that have got a task, until one of them knows its job."""
 
     def read(self, old: Replica, entry: Entry, new: Replica) -> None:
-        """Log what has happened with an entry."""
+        """Log what has happened with an entry. Never raises: all groups read the same entry, and a
+        bug in what is only said must not end them."""
+        if self._group in old.groups or self._group in new.groups:
+            try:
+                self._read(old, entry, new)
+            except Exception:
+                logger.exception("a bug in Onyx: please report it")
+
+    def _read(self, old: Replica, entry: Entry, new: Replica) -> None:
         me = self._group
-        if me not in old.groups and me not in new.groups:
-            return
         found = story.events_of(old, entry, new, lambda job: is_business_of(me, job, old, new))
         mine = [each for each in found if self._is_mine(each)]
         for event in mine[:EVENTS_MAX]:
