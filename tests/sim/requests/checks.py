@@ -66,7 +66,7 @@ class RequestChecks(Checks):
         self._writes = 0
         self._promised: dict[int, Status] = {}
         self._failed: set[str] = set()
-        """Requests that have failed for good."""
+        """Ids of requests that have failed for good."""
 
     # --- what happens ---------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class RequestChecks(Checks):
 
     def answered(self, asked: Asked, status: Status) -> None:
         """A client hears this of its request."""
-        if status is Status.FAILED:
+        if status is Status.FAILED and asked.id:
             self._failed.add(asked.id)
         elif status is Status.PROCESSED:
             assert asked.id not in self._failed, f"J7: {asked.id!r} failed, and is {status} now"

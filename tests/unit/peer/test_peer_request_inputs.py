@@ -14,7 +14,7 @@ from onyx.ids import JobId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
 from onyx.peer.router.inputs import RequestInput, RequestInputs
-from onyx.replica.commands import DrainJob, Gc, KillJob
+from onyx.replica.commands import DrainJob, Gc, KillJob, RegisterPartitions
 from onyx.requests.request import Answer, Status
 
 
@@ -142,6 +142,19 @@ def test_a_job_that_drains_is_found_for_what_it_has(world: World) -> None:
     assert world.inputs.stopped(found) is None
     assert world.inputs.drains(found)
     assert not world.inputs.ended(found)
+
+
+def test_a_job_that_was_told_to_drain_before_it_began_takes_nothing(world: World) -> None:
+    """It lists no partitions: nobody has read any."""
+    world.replicas.join("group", peers=2)
+    world.submit("old")
+    found = world.inputs.find("old", "in", is_new=False)
+    assert not isinstance(found, Answer)
+    world.replicas.tell(DrainJob(job="old"))
+    world.replicas.tell(RegisterPartitions(job="old", task="in", count=0, digest="d"))
+    answer = world.inputs.waits(found)
+    assert answer is not None
+    assert (answer.status, answer.reason[:14]) == (Status.UNAVAILABLE, "job old drains")
 
 
 def test_the_reason_names_the_status_that_clients_may_act_on(world: World) -> None:

@@ -76,13 +76,10 @@ class Inputs:
     def ended(self, found: RequestInput) -> bool:
         return found.job not in self.running[-1:]
 
-    def drains(self, found: RequestInput) -> bool:
-        return False
-
     def stopped(self, found: RequestInput) -> Answer | None:
         return None
 
-    waits = stopped
+    waits = drains = stopped
 
     def partitions(self, found: RequestInput) -> int:
         return self.counts

@@ -127,6 +127,17 @@ def test_a_job_that_has_never_had_peers_is_drained_at_once():
     assert log.new.completed_jobs == ("j",)
 
 
+def test_a_job_that_goes_on_for_another_one_drains_when_it_has_peers():
+    """What that one had read, and what its clients were told is in its journals, is processed."""
+    log = running()
+    log.tell(LeaveCluster(id="g-0"))
+    log.submit("new", upgrades="j")
+    log.tell(DrainJob(job="new"))
+    assert log.new.jobs == ("new",)
+    log.tell(AddVirtualPeer(id="more", group_id="g"))
+    assert log.new.run("new").allocation
+
+
 def test_a_job_that_has_read_and_waits_for_peers_drains_when_it_has_some():
     log = running()
     log.tell(LeaveCluster(id="g-0"))

@@ -112,6 +112,21 @@ def test_counts_are_exact_whenever_the_old_job_stopped(rounds: int) -> None:
     assert counts(old, new) == EXPECTED
 
 
+@pytest.mark.parametrize("rounds", [20, 40, 80])
+def test_a_job_that_is_drained_before_it_has_begun_completes_what_the_old_job_had_read(
+    rounds: int,
+) -> None:
+    old = stopped(rounds)
+    source = old.task("read").runtime.source
+    assert source is not None
+    sent = sum(each.next_position for each in source.partitions.values())
+    new = after(old)
+    new.drain()
+    new.settle()
+    assert new.completed
+    assert sum(counts(old, new).values()) >= sent > 0
+
+
 @pytest.mark.short(2)
 @pytest.mark.parametrize("rounds", some_of(range(12, 160, 10)))
 def test_counts_are_exact_though_the_old_job_does_not_know_yet(rounds: int) -> None:

@@ -164,7 +164,7 @@ class Client(JobReader):
         """Let a job read nothing new, complete what is pending, seal its outputs and complete.
 
         There is no way back. A suspended job stays suspended and does this when it is resumed. A
-        job that has never had peers completes at once.
+        job that has never had peers completes at once, unless it upgrades another one.
 
         Raises:
             UserError: no job has this id, or it has ended.

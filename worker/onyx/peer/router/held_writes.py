@@ -63,12 +63,9 @@ class HeldWrites:
         self, found: RequestInput, append: Append, write: HeldRequest | Commit
     ) -> Answer:
         """The answer to a request of a write. Raises what the router answers for."""
-        stopped = self._inputs.stopped(found)
+        stopped = self._inputs.stopped(found) or self._inputs.drains(found)
         if stopped is not None:
             return stopped
-        if self._inputs.drains(found):
-            reason = f"job {found.job} drains: it takes nothing new"
-            return Answer(Status.UNAVAILABLE, reason)
         if isinstance(write, HeldRequest):
             return await self._hold(found, append, write)
         return await self._commit(found, append, write)

@@ -259,9 +259,11 @@ class RequestInputs:
         """Whether the job has ended: `find` gives the one that has taken its place."""
         return not runs(self._replica(), found.job)
 
-    def drains(self, found: RequestInput) -> bool:
-        """Whether the job takes nothing new, and processes what it has."""
-        return self._replica().run(found.job).draining
+    def drains(self, found: RequestInput) -> Answer | None:
+        """Why the job takes nothing new, and processes what it has; None: it does not drain."""
+        if not self._replica().run(found.job).draining:
+            return None
+        return Answer(Status.UNAVAILABLE, f"job {found.job} drains: it takes nothing new")
 
     def waits(self, found: RequestInput) -> Answer | None:
         """Why the input takes nothing for a moment; None: it does."""
@@ -271,7 +273,8 @@ class RequestInputs:
             return Answer(Status.UNAVAILABLE, f"job {job} waits: {why}", STOPPED_RETRY_S)
         if found.task not in replica.partitions(job):
             return Answer(Status.UNAVAILABLE, f"job {job} is starting", STARTING_RETRY_S)
-        return None
+        # One that drained before it began has none.
+        return None if self.partitions(found) else self.drains(found)
 
     def partitions(self, found: RequestInput) -> int:
         """How many the input has, when it does not wait."""

@@ -5,7 +5,8 @@ sealed. There is no way back. A suspended job stays suspended: draining needs pe
 is what its owner has forbidden; `resume-job` lets it finish.
 
 A job without peers of which some input has never listed its source has never read anything, so it
-is complete at once. Waiting for peers to find that out could take for ever.
+is complete at once. Waiting for peers to find that out could take for ever. One that has come in
+the place of another job waits for peers: what that had read is to be completed.
 """
 
 from __future__ import annotations
@@ -36,5 +37,7 @@ class DrainJob(Command, frozen=True):
 def _has_never_read(replica: Replica, job: JobId) -> bool:
     """Peers are ready, and read, only when every input has registered its partitions."""
     registered = replica.partitions(job)
+    if replica.upgrades(job) is not None:
+        return False
     unread = any(task not in registered for task in replica.spec(job).inputs)
     return unread and not replica.run(job).allocation

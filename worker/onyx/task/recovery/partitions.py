@@ -106,14 +106,16 @@ def _registered(assignment: Assignment) -> Partitions | None:
 
 def _register(runtime: Runtime, wiring: Wiring, source: Source) -> None:
     """The peer of the lowest slot lists the source; the log decides, once for all peers. For a job
-    that drains it is as good as empty: nobody has read anything of it."""
+    that drains it is as good as empty: nobody has read anything of it, unless another job has, in
+    whose place this one has come."""
     if wiring.rank != 0 or runtime.registration.proposed:
         return
     log, job, task = runtime.services.log, runtime.job_id, runtime.task
-    drains = runtime.services.replica().run(job).draining
+    replica = runtime.services.replica()
+    unread = replica.run(job).draining and replica.upgrades(job) is None
 
     def store() -> tuple[str, int]:
-        names = [] if drains else _partition_names(runtime, source)
+        names = [] if unread else _partition_names(runtime, source)
         if len(names) > END_PARTITION:
             raise UserError(
                 f"task {task}: the source has {len(names):,} partitions, but at most "
