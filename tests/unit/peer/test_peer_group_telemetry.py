@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+from unittest import mock
+
 import pytest
 from immutables import Map
 from msgspec.structs import replace
@@ -9,8 +13,11 @@ from tests.support.log.replica_log import ReplicaLog
 from tests.support.log.runs import altered
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.model.job import Job
 from onyx.peer.group_telemetry import GroupTelemetry
 from onyx.replica.state import Replica
+from onyx.telemetry.catalog import ACKS, SOURCE_OFFSET
+from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.transport.counters import Counters
 
@@ -65,6 +72,22 @@ def test_a_job_has_info_while_a_peer_of_this_process_works_on_it(
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) == 1
     telemetry.observe(altered(AT_WORK, J, allocation=Map({T: (PeerId("elsewhere"),)})))
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) is None
+
+
+def test_metrics_of_a_program_get_all_that_is_measured_and_it_is_counted_besides() -> None:
+    own = mock.Mock(spec_set=TaskMetrics, tally=None)
+    group = mock.Mock(spec_set=GroupMetrics)
+    group.task.return_value = own
+    job = SimpleNamespace(name="flights", guarantee="at-least-once")
+    metrics = GroupTelemetry(G, group).of_task(J, cast(Job, job), T)
+    metrics.batch(3, 2)
+    metrics.completed(0.5, 3)
+    metrics.add(ACKS, 4)
+    metrics.set(SOURCE_OFFSET, 5)
+    metrics.close()
+    assert [each[0] for each in own.method_calls] == ["batch", "completed", "add", "set", "close"]
+    assert metrics.tally is not None
+    assert metrics.tally.written == 2
 
 
 def test_traffic_is_reported_as_what_came_since(metrics: PrometheusGroupMetrics) -> None:

@@ -56,7 +56,7 @@ class GroupTelemetry:
         self.job_started(job_id, job.name, job.guarantee)
         metrics, recorder = self._metrics.task(job.name, task), self._recorder
         if metrics.tally is None:
-            metrics = TalliedTask()
+            metrics = TalliedTask(metrics)
         return metrics if recorder is None else recorder.counts.metrics(job_id, task, metrics)
 
     def job_started(self, job: JobId, name: str, guarantee: str) -> None:

@@ -54,12 +54,17 @@ class TaskMetrics:
         """The peer leaves the task. Idempotent."""
 
 
+NULL_TASK = TaskMetrics()
+
+
 class TalliedTask(TaskMetrics):
-    """Metrics of a virtual peer where nobody exports them: what is measured is counted."""
+    """Metrics of a virtual peer where those of the group do not count what is measured of batches:
+    it is counted here, and all goes on to them."""
 
-    __slots__ = ("tally",)
+    __slots__ = ("_its", "tally")
 
-    def __init__(self) -> None:
+    def __init__(self, its: TaskMetrics = NULL_TASK) -> None:
+        self._its = its
         self.tally: BatchTally = BatchTally()
 
     def batch(
@@ -72,15 +77,34 @@ class TalliedTask(TaskMetrics):
     ) -> None:
         """A batch is done: segments taken and emitted, and the seconds spent on each stage."""
         self.tally.batch(read, written, read_s, apply_s, write_s)
+        self._its.batch(read, written, read_s, apply_s, write_s)
 
     def completed(self, seconds: float, segments: int) -> None:
         """The trees of so many segments of an input are processed, so long after they were read."""
         self.tally.complete.observe(seconds, segments)
+        self._its.completed(seconds, segments)
 
     def add(self, metric: Metric, amount: float = 1) -> None:
         """Add to a counter."""
         if metric is BACKPRESSURED_SECONDS:
             self.tally.held_s += amount
+        self._its.add(metric, amount)
+
+    def set(self, metric: Metric, value: float) -> None:
+        """Set the value of this peer in a gauge."""
+        self._its.set(metric, value)
+
+    def observe(self, metric: Metric, value: float) -> None:
+        """Add a value to a histogram."""
+        self._its.observe(metric, value)
+
+    def note(self, metric: Metric, text: Callable[[], str]) -> None:
+        """What the first of those is that a counter counts."""
+        self._its.note(metric, text)
+
+    def close(self) -> None:
+        """The peer leaves the task."""
+        self._its.close()
 
 
 class GroupMetrics:
@@ -111,5 +135,4 @@ class GroupMetrics:
         """Set a gauge to exactly these series, by their labels: all others of it end."""
 
 
-NULL_TASK = TaskMetrics()
 NULL_GROUP = GroupMetrics()
