@@ -74,7 +74,7 @@ class Running:
         for appender in self.appenders:
             appender.close()
         self.env.client.drain(self.job)
-        assert self.env.client.wait(self.job, 60.0)
+        assert self.env.client.wait(self.job, WAIT_S)
         return taken(self.target)
 
 
