@@ -67,7 +67,7 @@ class Orders:
         waiter = threading.Event()
         for _ in range(TURNS_MAX):
             ended = self.env.client.status(self.job).state in ("killed", "completed")
-            if ended or self.post(b"")[0] != 404:
+            if ended or self.post(b"")[0] not in (404, 503):
                 return
             waiter.wait(TURN_S)
 

@@ -13,7 +13,7 @@ from onyx.client.submissions import submission
 from onyx.ids import JobId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
-from onyx.peer.router.inputs import RequestInput, RequestInputs
+from onyx.peer.router.inputs import LOOK_INTERVAL_S, RequestInput, RequestInputs
 from onyx.replica.commands import DrainJob, Gc, KillJob, RegisterPartitions
 from onyx.requests.request import Answer, Status
 
@@ -127,6 +127,8 @@ def test_a_job_that_is_not_read_yet_is_waited_for(world: World) -> None:
     world.log.append(KillJob(job="another"))
     assert world.find("orders") == "unavailable: there is no job 'orders' yet", "it may be there"
     world.clock.advance(1.0)
+    assert world.find("orders", is_new=True) == "unavailable: there is no job 'orders' yet"
+    world.clock.advance(LOOK_INTERVAL_S / 2)  # the log is not asked again so soon
     assert world.find("orders", is_new=True) == "unavailable: there is no job 'orders' yet"
     world.replicas.tell(KillJob(job="another"))
     world.clock.advance(1.0)

@@ -177,6 +177,8 @@ class RequestInputs:
         self._clock = clock
         self._next_look_s = -math.inf
         """When the log may be asked again whether it has more."""
+        self._behind = False
+        """Whether it had more."""
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._found: tuple[object, dict[tuple[str, str], RequestInput]] = ((), {})
         """Inputs as clients name them, as long as exactly these jobs run."""
@@ -245,7 +247,8 @@ class RequestInputs:
         may_look = now_s >= self._next_look_s
         if may_look:
             self._next_look_s = now_s + LOOK_INTERVAL_S
-        if self._log.read(replica.version, 1) if may_look else not is_new:
+            self._behind = bool(self._log.read(replica.version, 1))
+        if self._behind or not (may_look or is_new):
             return Answer(Status.UNAVAILABLE, f"{reason} yet", STARTING_RETRY_S)
         return Answer(Status.UNKNOWN, reason)
 
