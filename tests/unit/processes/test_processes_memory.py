@@ -39,6 +39,8 @@ def faults(how: str, size: int = FRAME_BYTES, **environment: str) -> int:
     return int(done.stdout)
 
 
+pytestmark = pytest.mark.server
+
 glibc = pytest.mark.skipif("glibc" not in os.confstr("CS_GNU_LIBC_VERSION"), reason="its allocator")
 
 

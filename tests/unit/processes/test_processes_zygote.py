@@ -33,7 +33,10 @@ def own() -> dict[str, str]:
 
 THREAD = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are zygotes on Linux only")
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(sys.platform != "linux", reason="there are zygotes on Linux only"),
+]
 
 
 @contextmanager

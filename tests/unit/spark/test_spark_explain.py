@@ -23,6 +23,8 @@ from onyx.spark.windows.plan import INT, KEY_INT, Piece, Plan, SessionRule
 from onyx.spark_query.explain import explained_query
 from onyx.testing import run_stage
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:

@@ -14,8 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
+from onyx.errors import UserError
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.spark.middle.frame_types import FrameTypes
+from onyx.spark.types import for_spark
 from onyx.storage.opening import location_of
 
 Values = list[Any]
@@ -169,3 +171,15 @@ def test_what_is_no_value_of_the_schema_is_left_out(
 @pytest.mark.parametrize("ddl", ["k", "k ARRAY<", "k DECIMAL(x)", "", "k NO_TYPE"])
 def test_what_is_not_understood_is_left_to_spark(tmp_path: Path, ddl: str) -> None:
     assert left_out(FrameTypes(location_of(str(tmp_path)), ddl), [2.5]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (Decimal(10**38), "key 'v': decimals of 39 digits are more than the 38 that Spark has"),
+        ({"id": 1, "ID": 2}, "key 'v': keys 'id' and 'ID' differ only in case"),
+    ],
+)
+def test_what_spark_does_not_have_is_refused_when_a_part_is_written(value: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        for_spark(pa.table({"v": [value]}))

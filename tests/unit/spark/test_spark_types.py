@@ -33,6 +33,8 @@ from onyx.storage.opening import location_of
 
 SECOND = timedelta(seconds=1)
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture(scope="module")
 def server(fake_s3: S3Server) -> Iterator[S3Server]:
@@ -309,15 +311,3 @@ def test_a_schema_may_say_another_type_for_the_same_values(session: Any, tmp_pat
     assert rows(place.result(read_parts(session, [part], ddl))) == [
         {"a": 2, "b": Decimal("0.10"), "c": 7, "d": "5", "e": pytest.approx(0.1), "f": None}
     ]
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (Decimal(10**38), "key 'v': decimals of 39 digits are more than the 38 that Spark has"),
-        ({"id": 1, "ID": 2}, "key 'v': keys 'id' and 'ID' differ only in case"),
-    ],
-)
-def test_what_spark_does_not_have_is_refused_when_a_part_is_written(value: Any, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        for_spark(pa.table({"v": [value]}))

@@ -29,6 +29,8 @@ from onyx.spark.driver.spools import read_spool
 from onyx.spark.processes import spark_scratch
 from onyx.state.local.scratch import temporary_folder
 
+pytestmark = pytest.mark.server
+
 USER_CODE = """
 import os, pathlib, signal, time
 

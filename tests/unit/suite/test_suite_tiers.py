@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.support.suite.costs import OVER_MAX, Meter, layer_of, problems
 
+TESTS = Path(__file__).parents[2]
 SUITE_PLUGINS = ["-p", "tests.support.suite.tiers"]
 FILE = """
 import pytest
@@ -58,6 +60,15 @@ def test_a_tier_has_its_tests(pytester: pytest.Pytester, tier: str | None, names
     run = pytester.inline_run(*SUITE_PLUGINS, *([f"--tier={tier}"] if tier else []))
 
     assert {report.location[2] for report in run.getreports("pytest_runtest_logreport")} == names
+
+
+def test_what_has_a_session_of_spark_is_marked_as_a_test_with_servers() -> None:
+    """`make check` leaves it out: a JVM takes as long as a thousand other tests."""
+    texts = {path: path.read_text() for path in TESTS.rglob("test_*.py")}
+    using = [path for path, text in texts.items() if "import local_spark" in text]
+
+    assert using
+    assert [path for path in using if "mark.server" not in texts[path]] == []
 
 
 def test_skips_are_one_line_with_their_reasons(pytester: pytest.Pytester) -> None:
