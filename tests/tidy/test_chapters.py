@@ -16,15 +16,15 @@ from pathlib import Path
 import grimp
 from tests.tidy.test_house_rules import ROOT, SOURCES, nodes
 
-CODE_LINES_MEAN_MIN = 99.0
-IMPORTS_MAX = 0.137
+CODE_LINES_MEAN_MIN = 101.5
+IMPORTS_MAX = 0.136
 """Lines of imports for each line of code."""
 SLIP_LINES = 30
 SLIPS_MAX = 5
 """Modules with fewer lines of code than `SLIP_LINES` and one importer, which they could join."""
-SHARED_NAMES_MAX = 58
+SHARED_NAMES_MAX = 57
 """Names that two classes or more have: who searches for one finds the other."""
-ASSERTIONS_MIN = 10.0
+ASSERTIONS_MIN = 11.0
 """In a thousand lines of code of what changes state, without those that narrow a type."""
 STATE_MACHINES = ("replica", "ledger", "state", "journal", "operators")
 LISTED = (
