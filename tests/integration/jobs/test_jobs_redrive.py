@@ -80,6 +80,8 @@ def check(env: TestEnv, name: str, fn: str, form: str, bad: str) -> None:
     new = env.submit(job(name, f"mended{fn}", form, bad, target, again))
     until(env, lambda replica: len(replica.run(new).ready) > 4)
     assert redrive(env, new, "--dry-run")["redriven"] == len(ODD)
+    one = redrive(env, new, "--marks", f"{bad}/elsewhere", "--dry-run", "--first", "1")
+    assert one["redriven"] == 1
     assert redrive(env, old)["redriven"] == len(ODD), "the one in its place is meant"
     assert sorted(taken(target), key=lambda each: each["n"]) == ODD
     assert redrive(env, new)["left"] == {"redriven before": len(ODD)}

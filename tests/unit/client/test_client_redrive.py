@@ -379,6 +379,14 @@ def test_a_segment_that_its_letter_does_not_have_stays_and_the_first_is_named(
     assert summary.why_cut == f"{part.name}, row 1: the letter does not have all of it: /n is cut"
 
 
+def test_a_file_may_be_named_from_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, letter(1)).rename(tmp_path / "letters.jsonl")
+    monkeypatch.chdir(tmp_path)
+    assert redrive(Path("letters.jsonl")).preview().redriven == 1
+
+
 @given(st.lists(st.binary(max_size=200), max_size=5))
 def test_whatever_lies_there_is_read_without_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, rows: list[bytes]

@@ -216,6 +216,9 @@ def _running(client: Client, text: str, must_run: bool) -> tuple[JobId, Job, fro
             f"job {named} has ended, and takes nothing: submit a job with the task and an input "
             "that takes requests, with --upgrade or as a new one, and redrive into that"
         )
+    if job is not None and must_run and (replica.run(job).suspended or replica.run(job).draining):
+        does = "is suspended: `onyx resume` it" if replica.run(job).suspended else "drains"
+        raise UserError(f"job {job} {does}, so it takes nothing now")
     job = job or named
     versions = {job}
     old = replica.upgrades(job)
@@ -301,17 +304,17 @@ def _print(summary: RedriveSummary, about: dict[str, str], dry_run: bool, as_jso
         f"{about['job']}, for {about['task']}"
     )
     for kind, count in summary.errors.most_common(SHOWN_MAX):
-        print(f"  {count:>9,}  {kind}, as in {_short(summary.examples[kind])}")
+        print(f"  {count:>9,}  {_short(kind)}, as in {_short(summary.examples[kind])}")
     if len(summary.errors) > SHOWN_MAX:
         print(f"             and {len(summary.errors) - SHOWN_MAX:,} other errors (--json)")
     for why, count in summary.left.most_common(SHOWN_MAX):
         about_one = f": {_short(summary.why_cut)}" if why == CUT else ""
-        print(f"  {count:>9,}  left: {why}{about_one}")
+        print(f"  {count:>9,}  left: {_short(why)}{about_one}")
     for what, count in sorted(summary.outcomes.items()):
-        first = f"; first error: {summary.first_error}" if summary.first_error else ""
+        first = f"; first error: {_short(summary.first_error)}" if summary.first_error else ""
         print(f"  {count:>9,}  of them: {what.replace('_', ' ')}{first}")
     if summary.finished:
-        who = ", ".join(summary.finished_by)
+        who = _short(", ".join(summary.finished_by))
         was = "would go in first, which" if dry_run else "went in first, which"
         print(f"  {summary.finished:>9,}  {was} {who} had begun and not ended")
     if summary.open:

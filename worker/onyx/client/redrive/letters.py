@@ -105,7 +105,8 @@ class LetterFolder:
         folder, _, file = location.rpartition("/")
         self._file = file if file.endswith(SUFFIXES) else ""
         purpose = Purpose(KEPT, "--marks names another place")
-        self.at: Location = location_of((folder or "/") if self._file else location, purpose)
+        here = folder or ("/" if location.startswith("/") else ".")
+        self.at: Location = location_of(here if self._file else location, purpose)
         self._files = InputFiles()
 
     def __str__(self) -> str:
