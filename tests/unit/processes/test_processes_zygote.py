@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from typing import Any, ClassVar
 
 import psutil
@@ -19,10 +21,12 @@ from tests.support.servers.zygote_programs import MODULE
 from onyx.processes import forking
 from onyx.processes.child import worker_environment
 from onyx.processes.forking import WORKER, Launcher
-from onyx.processes.programs import Executable
+from onyx.processes.programs import Executable, Process, ProcessEnd
 from onyx.settings import Settings
 
 WAIT_S = 60.0
+TOGETHER_S = 0.1
+"""For so long one thread waits for another one to do the same."""
 
 
 def own() -> dict[str, str]:
@@ -148,6 +152,30 @@ def test_the_end_of_a_program_is_known(end: str, forks: bool, launcher: Launcher
         assert process.ended is not None
         assert process.ended.memory_bytes > 2**20
         process.kill()
+
+
+@pytest.mark.parametrize("forks", [True, False], ids=["forked", "executed"])
+def test_threads_that_ask_at_once_are_answered_alike(
+    forks: bool, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry of a process that has ended can be asked for once, and a zygote that is asked for
+    it again would end, with all that it has forked."""
+    with a_launcher(forks=False) as executing:
+        chosen = launcher if forks else executing
+        process = chosen.launch(Executable(MODULE, ["ends", "3"], environment()))
+        while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+            process.pause(0.01)
+        look, both = type(process)._look, Barrier(2)
+
+        def looks(self: Process) -> ProcessEnd | None:
+            with suppress(BrokenBarrierError):
+                both.wait(TOGETHER_S)
+            return look(self)
+
+        monkeypatch.setattr(type(process), "_look", looks)
+        with ThreadPoolExecutor(2) as threads:
+            asked = [threads.submit(process.poll) for _ in range(2)]
+        assert [each.result() for each in asked] == [3, 3]
 
 
 def test_threads_and_hooks_at_the_end_are_heard(launcher: Launcher) -> None:

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -53,10 +54,12 @@ class ProcessEnd(NamedTuple):
 
 class Process(ABC):
     """A process that this one has asked for; a `subprocess.Popen` in small. Nobody else's process
-    ever has its number: the entry of one that has ended stays until it is asked for here."""
+    ever has its number: the entry of one that has ended stays until it is asked for here, once.
+    Safe from any thread."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        self._looks = threading.Lock()
         self.ended: ProcessEnd | None = None
         """How it has ended, once that was found out by `poll` or `wait`."""
 
@@ -67,9 +70,8 @@ class Process(ABC):
 
     def poll(self) -> int | None:
         """Exit code; None while it runs."""
-        if self.ended is None:
-            self.ended = self._look()
-        return self.returncode
+        with self._looks:
+            return self._code()
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Exit code, once it has ended.
@@ -92,8 +94,9 @@ class Process(ABC):
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
-        if self.poll() is None:
-            self._send(number)
+        with self._looks:
+            if self._code() is None:
+                self._send(number)
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -102,6 +105,11 @@ class Process(ABC):
     def kill(self) -> None:
         """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
+
+    def _code(self) -> int | None:
+        if self.ended is None:
+            self.ended = self._look()
+        return self.returncode
 
     def _send(self, number: int) -> None:
         os.kill(self.pid, number)
