@@ -210,7 +210,7 @@ def options() -> Options:
     made = parser(__doc__)
     made.sized("--warm-up", PER_SECOND, PER_SECOND, 5, "single requests that do not count")
     made.sized("--singles", 15 * PER_SECOND, 3 * PER_SECOND, 20, "single requests that count")
-    made.sized("--of-dicts", 4_000, 300, 10, f"requests of {SEGMENTS_OF_BATCH} dicts")
+    made.sized("--of-dicts", 4_000, 1_000, 10, f"requests of {SEGMENTS_OF_BATCH} dicts")
     made.sized("--of-rows", 40, 20, 2, f"requests of {ROWS_OF_BATCH:,} rows")
     return made
 
