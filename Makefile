@@ -34,7 +34,7 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	$(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	@echo "Making $(VENV) with some 50 packages; this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,http,redis,nats,examples,test,check,bench]' \
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,http,redis,nats,console,examples,test,check,bench]' \
 	  || { echo "The packages could not be installed: see above. Is there a network?"; exit 1; }
 	touch $@
 

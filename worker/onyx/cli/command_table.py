@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "drain": "Let a job read nothing new, finish and complete.",
     "set": "Give keys of a task other values while its job runs.",
     "jobs": "List jobs: state, peers, why a job waits or failed.",
+    "console": "Show jobs and what happens to them in a browser.",
     "append": "Hand segments to an input of a running job.",
     "redrive": "Put dead letters into a running job again, each once.",
     "state": "Show what a job holds: windows, states, tables, joins.",

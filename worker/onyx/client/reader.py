@@ -81,6 +81,10 @@ class JobReader:
         """The current replica, or the one at a position. See `Replicas.at`."""
         return self._replicas.at(at)
 
+    def first_replica(self) -> Replica:
+        """The replica that the log starts from."""
+        return self._replicas.start()
+
     def follow(
         self,
         deliver: Callable[[Entry | Origin, Replica], None],

@@ -49,7 +49,7 @@ class Replicas:
         Args:
             after: an older replica of this log, from which to go on.
         """
-        replica = self._start() if after is None else after
+        replica = self.start() if after is None else after
         if position is not None and position < replica.version and self.archive is not None:
             first = Replica(job_scheduler=self.job_scheduler)
             return self.archive.replica(position, first, machine.apply) or replica
@@ -83,7 +83,7 @@ class Replicas:
     def first(self) -> Replica:
         """The oldest replica that is known: where the archive begins, or else the log."""
         segments = self.archive.segments() if self.archive is not None else []
-        return self.at(Position(segments[0].first - 1)) if segments else self._start()
+        return self.at(Position(segments[0].first - 1)) if segments else self.start()
 
     def changes(self) -> Iterator[Change]:
         """All entries that are there now, those in the archive first, each with the replicas
@@ -117,7 +117,7 @@ class Replicas:
         Args:
             failed: is called when `deliver` has raised, for a block that waits.
         """
-        replica = self._start() if after is None else after
+        replica = self.start() if after is None else after
 
         def apply(item: Entry | Origin) -> None:
             nonlocal replica
@@ -141,7 +141,8 @@ class Replicas:
         if failures:
             raise failures[0]
 
-    def _start(self) -> Replica:
+    def start(self) -> Replica:
+        """The replica that the log starts from."""
         origin = self._log.origin()
         if origin.replica:
             return canonical.decode(origin.replica)

@@ -1,0 +1,206 @@
+"""Pages of the console, from what is in the log and beside it to their text."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+from tests.support.console_world import GROUPS, SPEC, ConsoleWorld, manifest, shop
+
+from onyx.console.jobs_page import Filter
+from onyx.errors import Unavailable
+from onyx.ids import JobId
+from onyx.log.interface import Document
+from onyx.model.parsing.job import parse_mapping
+
+
+def plain(page: str) -> str:
+    """What a page says, without its tags."""
+    body = page[page.index("<main") :]
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+@pytest.fixture(scope="module")
+def world() -> ConsoleWorld:
+    return shop()
+
+
+def test_an_empty_cluster_says_what_to_do() -> None:
+    empty = ConsoleWorld()
+    assert "No jobs yet. Submit one: onyx submit job.yaml" in plain(empty.text("/"))
+    assert "No worker is here. Start one: onyx worker" in plain(empty.text("/cluster"))
+    assert "The log is empty" in plain(empty.text("/time"))
+
+
+def test_the_list_says_how_each_job_is_and_why(world: ConsoleWorld) -> None:
+    text = plain(world.text("/"))
+    assert "6 jobs · 4 workers" in text
+    assert re.search(
+        r"clicks \S+… stalled does not advance: task enrich \(peer .{8}\), for 95 s", text
+    )
+    assert "312 of 120,000 segments of clean went to rejected; first error: KeyError" in text
+    assert re.search(r"returns \S+… killed task clean, its function: ValueError", text)
+    assert re.search(r"prices \S+… waiting task enrich needs a peer with tags \[tpu\]", text)
+    assert re.search(r"flights \S+… completed 0 peers 1 h", text)
+
+
+@pytest.mark.parametrize(
+    ("query", "jobs"),
+    [
+        ({"q": "CLICK"}, {"clicks"}),
+        ({"state": "killed"}, {"returns"}),
+        ({"state": "trouble"}, {"clicks", "returns", "prices"}),
+        ({"state": "running", "q": "o"}, {"orders"}),
+        ({"state": "stalled", "q": "o"}, set()),
+        ({"state": "<nonsense>", "page": "-1", "sort": "?", "q": "flights"}, {"flights"}),
+    ],
+)
+def test_jobs_are_filtered_by_the_address(
+    world: ConsoleWorld, query: dict[str, str], jobs: set[str]
+) -> None:
+    text = world.text("/", **query)
+    found = set(re.findall(r'id="job-[^"]*" href="[^"]*">([^<]*)</a>', text))
+    assert found == jobs
+
+
+def test_a_filter_is_the_same_after_its_own_address() -> None:
+    asked = Filter("a&b", "killed", "name", 3)
+    query = dict(pair.split("=") for pair in asked.url(page=3).removeprefix("/?").split("&"))
+    assert Filter.of({key: value.replace("%26", "&") for key, value in query.items()}) == asked
+
+
+def test_a_job_shows_its_graph_what_holds_it_up_and_what_has_happened(world: ConsoleWorld) -> None:
+    page = world.text("/jobs/clicks")
+    text = plain(page)
+    assert "What is slow, and why enrich peer" in text
+    assert "at /app/shop.py:42 in enrich: rate = fetch(segment['currency'])" in text
+    assert '<g class="node slow"' in page
+    assert page.count('<g class="edge') == len(SPEC["workflow"])
+    assert "enrich to alerts: if amount > 1000" in text
+    assert "clean to rejected: what fails for good" in text
+    assert re.search(
+        r"allocated anew, because worker 2f3a9c01-\S+ left: 23 peers on 4 workers", text
+    )
+    assert "submitted, with 7 tasks" in text
+
+
+def test_a_job_that_was_killed_shows_where_it_failed(world: ConsoleWorld) -> None:
+    text = plain(world.text("/jobs/returns"))
+    assert "Why it was killed. task clean, its function: ValueError" in text
+    assert "at /app/shop.py:17 in clean: amount = float(segment['amount'])" in text
+    assert "segment: {'order': 4711, 'amount': 'n/a'}" in text
+
+
+def test_inputs_show_what_they_have_completed(world: ConsoleWorld) -> None:
+    assert re.search(
+        r"orders input generator runs 4 .* 4 481,668 clean function",
+        plain(world.text("/jobs/orders")),
+    )
+
+
+def test_a_manifest_is_compared_with_the_version_before() -> None:
+    world = ConsoleWorld()
+    world.submit("orders", id="first")
+    world.submit("orders", id="second", ackers=2)
+    text = plain(world.text("/jobs/second/manifest"))
+    assert "What changed since first" in text
+    assert "+ ackers: 2" in text
+    assert "- jobId: first + jobId: second" in text
+    assert "What changed since" not in plain(world.text("/jobs/first/manifest"))
+
+
+def test_any_entry_of_the_log_is_shown_with_the_cluster_as_it_was(world: ConsoleWorld) -> None:
+    changes = list(world.client.changes())
+    left = next(each for each in changes if each.entry.command.NAME == "group-leave-cluster")
+    text = plain(world.text("/time", at=str(left.entry.position)))
+    assert "worker 2f3a9c01… has left group-leave-cluster" in text
+    assert "orders allocated anew, because worker 2f3a9c01-" in text
+    assert "14 peers fewer, 46 in all" in text
+    before = plain(world.text("/time", at=str(left.entry.position - 1)))
+    assert "5 workers · 60 peers" in before
+    assert "4 workers · 46 peers" in text
+
+
+def test_entries_of_one_job_are_stepped_through(world: ConsoleWorld) -> None:
+    job = next(each.id for each in world.client.statuses() if each.name == "nightly")
+    page = world.text("/time", job=job)
+    assert "only nightly ( all jobs )" in plain(page)
+    assert "nightly suspended" in plain(page)
+    assert "kubernetes:grace" in page
+
+
+@pytest.mark.parametrize("at", ["999999", "-1", "x", "1e3", "9" * 40, "\u0665"])
+def test_an_entry_that_is_not_there_is_a_page(world: ConsoleWorld, at: str) -> None:
+    assert "No such entry" in plain(world.text("/time", at=at))
+
+
+def test_the_cluster_shows_workers_ring_code_and_deaths(world: ConsoleWorld) -> None:
+    page = world.text("/cluster")
+    text = plain(page)
+    assert "4 workers · 46 of 46 peers busy" in text
+    assert re.search(rf"{GROUPS[2][:13]}… 10\.0\.0\.\d:6000 14 14", text)
+    assert "3f2a9c01 on 42 peers, 9d01aa3e on 4 peers" in text
+    assert "SIGKILL, which held 900 MiB at most, with a memory limit of 1,024 MiB" in text
+    assert page.count('<path class="watch"') == 4
+    assert f"{GROUPS[0]} watches {GROUPS[2]}" in page
+
+
+def test_a_thousand_jobs_are_shown_two_hundred_at_a_time() -> None:
+    text = plain(shop(1_000).text("/", sort="name", page="2"))
+    assert "1,006 jobs" in text
+    assert "201 to 400 of 1,006" in text
+
+
+HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}"
+
+
+def test_nothing_that_a_name_or_an_error_says_becomes_a_tag() -> None:
+    world = ConsoleWorld()
+    world.join(*GROUPS[:2], peers=7, tags=(HOSTILE,))
+    job = world.submit("orders")
+    world.stall(job, "enrich", HOSTILE)
+    world.document("exception/other", {"detail": HOSTILE})
+    world.outcome(job, "clean", 1)
+    for path in ("/", "/cluster", "/time", "/jobs/orders", "/jobs/orders/manifest"):
+        for page in (world.text(path), world.text(path, q=HOSTILE, job=HOSTILE, state=HOSTILE)):
+            assert "<script>alert" not in page
+    assert HOSTILE in plain(world.text("/jobs/orders"))
+
+
+@pytest.mark.parametrize(
+    "path", ["/jobs/x", "/jobs/../etc", "/jobs/%00", "/jobs/" + "y" * 999, "/x"]
+)
+def test_what_is_not_there_is_a_page_with_404(path: str) -> None:
+    console = ConsoleWorld().console()
+    page = console.page(path, {})
+    assert page.code == 404
+    assert "<h1>" in console.html(page)
+
+
+def test_a_manifest_that_is_damaged_hides_no_other_job() -> None:
+    world = ConsoleWorld()
+    world.submit("orders", id="sound")
+    job = JobId("broken")
+    broken = world.client.prepare(job, parse_mapping(manifest("broken")))
+    world.memory._store.chunks[broken.spec.digest] = b"{"  # as a disk could
+    world.put(broken)
+    text = plain(world.text("/"))
+    assert "orders sound" in text
+    assert "its manifest cannot be read" in plain(world.text("/jobs/broken"))
+
+
+def test_a_page_says_of_when_it_is_when_zookeeper_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ConsoleWorld()
+    world.submit("orders")
+    console = world.console()
+    console.page("/", {})
+
+    def away(path: str) -> Document | None:
+        raise Unavailable("no connection")
+
+    world.clock_s += 60
+    monkeypatch.setattr(world.log, "list_folders", away, raising=False)
+    text = plain(console.html(console.page("/", {})))
+    assert "ZooKeeper does not answer: no connection" in text
+    assert "orders" in text

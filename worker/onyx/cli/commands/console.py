@@ -1,0 +1,52 @@
+"""`onyx console`: pages for a browser about a cluster, its jobs and what has happened to them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from onyx.base.on_demand import ModuleOnDemand
+from onyx.cli.command_line import Option
+from onyx.cli.options import TenancyOption, ZooKeeperOption
+from onyx.errors import SettingsError
+from onyx.processes.surroundings import settings, stop_signal
+
+serve = ModuleOnDemand("onyx.console.serve")
+PORT = 8484
+
+
+def console(
+    port: Annotated[
+        int, Meta(ge=0, le=65_535), Option("--port", "Port to listen on; 0 takes a free one.")
+    ] = PORT,
+    host: Annotated[
+        str, Option("--host", "Address to listen on; beyond this machine it takes --token-file.")
+    ] = "127.0.0.1",
+    name: Annotated[
+        list[str] | None,
+        Option("--name", "Name by which browsers reach it, besides its host; repeat."),
+    ] = None,
+    token_file: Annotated[
+        str | None,
+        Option("--token-file", "File with tokens, one of which is asked for.", metavar="FILE"),
+    ] = None,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+) -> None:
+    """Show a cluster in a browser: its jobs, why they wait or stand still, and what has happened.
+
+    It reads the log and what workers report, and changes nothing. Ends with SIGTERM or Ctrl-C.
+    """
+    stop = stop_signal()
+    found = settings(zookeeper, tenancy)
+    options = (host, port, tuple(name or ()), token_file or "")
+    try:
+        opened = serve.console_of(found, serve.ConsoleOptions(*options))
+    except ImportError as error:
+        raise SettingsError(
+            f"`onyx console` needs {error.name}: pip install 'onyx-on-kubernetes[console]'"
+        ) from error
+    with opened as address:
+        print(f"the console of {found.tenancy_id} is at {address}", flush=True)
+        stop.wait()

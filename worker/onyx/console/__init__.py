@@ -1,0 +1,1 @@
+"""The console: what a cluster does, and has done, as pages for a browser."""

@@ -1,0 +1,342 @@
+"""What the console knows, read once for all who look: the log as it comes, and from time to time
+what workers have reported beside it.
+
+The log is followed by one subscription. The replica after each of the newest entries is kept: it is
+a persistent value, so it costs what its entry has changed, and any of these moments is there at
+once. What is beside the log is read only while somebody looks. A listing of each folder says for
+which jobs there is anything, so that jobs without reports cost nothing; a manifest, which never
+changes, is read once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from onyx.base.structs import prepared, stored
+from onyx.client.deaths import read_deaths
+from onyx.client.reader import JobReader
+from onyx.client.reports import code_began, exception, outcomes, stalls
+from onyx.client.statuses import JobReports, JobStatus, changed_options, status_of
+from onyx.console.measured import Measured, measured_of
+from onyx.errors import OnyxError
+from onyx.history.replicas import Change
+from onyx.ids import JobId, Position
+from onyx.log import documents
+from onyx.log.interface import Origin
+from onyx.model.job import Job
+from onyx.model.parsing.mapping import stored_job
+from onyx.replica import machine
+from onyx.replica.command import Entry
+from onyx.replica.commands import SubmitJob
+from onyx.replica.jobs import has_completed
+from onyx.replica.state import JobRecord, Replica
+from onyx.reports.deaths import Death
+from onyx.reports.measures import Measures
+
+CHANGES_MAX = 5_000
+"""Replicas that are kept, some KiB each."""
+MANIFESTS_MAX = 64
+AT_ONCE = 8
+REST = 5.0
+"""For so many times as long as it took to read nothing is read: of large clusters less often."""
+SETTLED_AFTER_S = 60.0
+"""Workers report within this time what they have counted of a job that has ended."""
+READ_PATIENCE_S = 10.0
+"""How long a page waits for what is read beside the log."""
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """Where a job began, as far as the log still says it."""
+
+    position: Position
+    at_ms: int
+    by: str
+
+
+class Board(msgspec.Struct, frozen=True):
+    """What all pages are made of."""
+
+    replica: Replica = msgspec.field(default_factory=Replica)
+    now_ms: int = 0
+    """When what is beside the log was read."""
+    jobs: tuple[JobStatus, ...] = ()
+    """All that the replica knows, in the order of submission."""
+    beginnings: Mapping[JobId, Beginning] = msgspec.field(default_factory=dict)
+    deaths: tuple[Death, ...] = ()
+    measured: Measured = Measured()
+    trouble: str = ""
+    """Why it is not of now."""
+
+    def status(self, job: str) -> JobStatus | None:
+        """The status of a job; None: there is no such job."""
+        return next((each for each in self.jobs if each.id == job), None)
+
+
+class Past:
+    """The newest entries of the log, each with the replicas before and after it. For any thread."""
+
+    def __init__(self, first: Replica) -> None:
+        """`first`: the replica that the log starts from."""
+        self._lock = threading.Lock()
+        self._changes: deque[Change] = deque(maxlen=CHANGES_MAX)
+        self._begun: dict[JobId, Beginning] = {}
+        self.replica = first
+
+    def take(self, item: Entry | Origin, replica: Replica) -> None:
+        """Add what the log gives."""
+        with self._lock:
+            if isinstance(item, Origin):
+                self._changes.clear()
+            else:
+                self._changes.append(Change(self.replica, item, replica))
+                if isinstance(item.command, SubmitJob):
+                    its = Beginning(item.position, item.at_ms, item.by)
+                    self._begun.setdefault(item.command.id, its)
+            self.replica = replica
+
+    def changes(self) -> Sequence[Change]:
+        """All that are kept, in order."""
+        with self._lock:
+            return tuple(self._changes)
+
+    def beginnings(self) -> Mapping[JobId, Beginning]:
+        """Where the jobs began that are not forgotten."""
+        with self._lock:
+            records = self.replica.records
+            self._begun = {job: its for job, its in self._begun.items() if job in records}
+            return dict(self._begun)
+
+
+@prepared
+class _Head(msgspec.Struct):
+    name: str
+
+
+@prepared
+class _Named(msgspec.Struct):
+    metadata: _Head
+
+
+class _Listed:
+    """The log as its readers see it, with listings of one moment in place of a question for each
+    job."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._folders = {name: set(log.list_folders(name)) for name in ("stall", "outcome")}
+        self._documents = {
+            name: set(log.list_documents(name)) for name in ("exception", "code", "query")
+        }
+
+    def list_documents(self, folder: str) -> Sequence[str]:
+        kind, _, job = folder.partition("/")
+        if job and kind in self._folders and job not in self._folders[kind]:
+            return ()
+        found: Sequence[str] = self._log.list_documents(folder)
+        return found
+
+    def get_document(self, path: str) -> Any:
+        kind, _, job = path.partition("/")
+        if kind in self._documents and job not in self._documents[kind]:
+            return None
+        return self._log.get_document(path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+class Manifests:
+    """The manifests of jobs by their digests. For any thread."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._names: dict[str, str] = {}
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def name(self, digest: str, job: JobId) -> tuple[str, str]:
+        """The name of a job, and why it cannot be read.
+
+        Raises:
+            Unavailable: the log cannot be reached.
+        """
+        if digest not in self._names:
+            try:
+                data = self._log.get_chunk(digest)
+                found = stored(data, _Named, f"the manifest of job {job}", "submit the job again")
+            except OnyxError as error:
+                return "", f"its manifest cannot be read: {error}"
+            self._names[digest] = found.metadata.name
+        return self._names[digest], ""
+
+    def job(self, digest: str, job: JobId) -> Job:
+        """A job as it was submitted. Raises as `stored_job`, and as `name`."""
+        with self._lock:
+            if digest in self._jobs:
+                self._jobs.move_to_end(digest)
+                return self._jobs[digest]
+        found = stored_job(self._log.get_chunk(digest), job)
+        with self._lock:
+            self._jobs[digest] = found
+            if len(self._jobs) > MANIFESTS_MAX:
+                self._jobs.popitem(last=False)
+        return found
+
+    def text(self, digest: str) -> bytes:
+        """A manifest as it was stored, as JSON. Raises as `name`."""
+        found: bytes = self._log.get_chunk(digest)
+        return found
+
+
+class Reporter:
+    """Reads what is beside the log, for all who look at the same time. For any thread.
+
+    Args:
+        client: is asked.
+        ask: asks the workers what they measure; who does not answer in time is named.
+        now_ms: says the time.
+        fresh_s: how old a board may be; older where it takes long to read.
+    """
+
+    def __init__(
+        self,
+        client: JobReader,
+        past: Past,
+        now_ms: Callable[[], int],
+        monotonic_s: Callable[[], float],
+        fresh_s: float,
+        ask: Callable[[Replica], Measures] = lambda _: Measures(),
+    ) -> None:
+        self._client, self._past = client, past
+        self._now_ms, self._monotonic_s, self._fresh_s = now_ms, monotonic_s, fresh_s
+        self._ask = ask
+        self.manifests = Manifests(client.log)
+        self._lock = threading.Lock()
+        self._board = Board()
+        self._stale_s = float("-inf")
+        """When it is to be read again."""
+        self._working: threading.Event | None = None
+        self._settled: dict[JobId, tuple[JobRecord, float, JobReports]] = {}
+        """Jobs that have ended: their records, since when that is known, what was read last."""
+
+    def board(self) -> Board:
+        """What is known, read anew if it is too old. One thread reads, the others wait for it;
+        whoever has waited for too long gets what there is."""
+        with self._lock:
+            if self._monotonic_s() < self._stale_s:
+                return self._board
+            mine = self._working is None
+            done = self._working = self._working or threading.Event()
+        if not mine:
+            done.wait(READ_PATIENCE_S)
+            return self._board
+        try:
+            begun_s = self._monotonic_s()
+            board = self._read()
+            with self._lock:
+                self._board, now_s = board, self._monotonic_s()
+                self._stale_s = now_s + max(self._fresh_s, REST * (now_s - begun_s))
+        finally:
+            with self._lock:
+                self._working = None
+            done.set()
+        return board
+
+    def _read(self) -> Board:
+        replica, now_ms = self._past.replica, self._now_ms()
+        try:
+            log = _Listed(self._client.log)
+            deaths = tuple(read_deaths(log))
+            known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
+            with ThreadPoolExecutor(AT_ONCE) as threads:
+                found = threads.map(lambda job: self._reports(log, replica, job, deaths), known)
+                reports = list(zip(known, found, strict=True))
+        except OnyxError as error:
+            return msgspec.structs.replace(
+                self._board, trouble=f"ZooKeeper does not answer: {error}"
+            )
+        self._settled = {job: its for job, its in self._settled.items() if job in replica.records}
+        statuses = tuple(status_of(replica, job, its, now_ms) for job, its in reports)
+        beginnings = self._past.beginnings()
+        measured = measured_of(self._ask(replica))
+        return Board(replica, now_ms, statuses, beginnings, deaths, measured)
+
+    def _reports(
+        self, log: Any, replica: Replica, job: JobId, deaths: tuple[Death, ...]
+    ) -> JobReports:
+        """What is said of one job. Of one that has ended nothing is said any more after a while."""
+        record, now_s = replica.records.get(job), self._monotonic_s()
+        settled = self._settled.get(job)
+        if record is None or record.run is not None:
+            return self._read_of(log, replica, job, deaths)
+        if settled is None or settled[0] is not record or now_s < settled[1] + SETTLED_AFTER_S:
+            since_s = settled[1] if settled is not None and settled[0] is record else now_s
+            settled = (record, since_s, self._read_of(log, replica, job, ()))
+            self._settled[job] = settled
+        return settled[2]
+
+    def _read_of(
+        self, log: Any, replica: Replica, job: JobId, deaths: tuple[Death, ...]
+    ) -> JobReports:
+        digest = replica.digest_of(job)
+        name, unreadable = self.manifests.name(digest, job) if digest else ("", "")
+        run = replica.run(job)
+        lines: tuple[str, ...] = ()
+        options: dict[str, dict[str, int | None]] = {}
+        if digest and not unreadable and (run.options or run.declared or self._counted(log, job)):
+            manifest = self.manifests.job(digest, job)
+            options = changed_options(replica, job, manifest)
+            lines = outcomes(log, replica, manifest, job)
+        runs = job in replica.jobs
+        return JobReports(
+            name,
+            unreadable,
+            exception(log, job) if has_completed(replica, job) is False else None,
+            tuple(stalls(log, replica, job)) if runs else (),
+            deaths if runs else (),
+            lines,
+            code_began(log, replica, job),
+            options,
+        )
+
+    def _counted(self, log: Any, job: JobId) -> bool:
+        on_spark = documents.committed_query(job)
+        return bool(log.list_documents(documents.outcomes(job)) or log.get_document(on_spark))
+
+
+@contextmanager
+def followed(client: JobReader) -> Iterator[Past]:
+    """The past of a log, which is followed for the time of the block."""
+    past = Past(client.first_replica())
+    for entry in client.entries(past.replica.version):
+        past.take(entry, machine.apply(past.replica, entry))
+    with client.follow(past.take, past.replica):
+        yield past
+
+
+def change_at(past: Past, client: JobReader, position: Position) -> Change | None:
+    """What an entry has changed, read from the log or its archive if it is older than what is kept;
+    None: there is none.
+
+    Raises:
+        OnyxError: it cannot be read.
+    """
+    kept = past.changes()
+    if kept and kept[0].entry.position <= position <= kept[-1].entry.position:
+        found = kept[position - kept[0].entry.position]
+        return found if found.entry.position == position else None
+    if position < 0 or (kept and position > kept[-1].entry.position):
+        return None
+    entry = next(iter(client.entries(Position(position - 1))), None)
+    if entry is None or entry.position != position:
+        return None
+    old = client.replica(Position(position - 1)) if position else client.first_replica()
+    new = client.replica(position)
+    return Change(old, entry, new) if new.version == position else None

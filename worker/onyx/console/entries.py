@@ -1,0 +1,186 @@
+"""Entries of the log for people: what each is about, what it says, what it has changed; pure.
+
+What has happened to jobs is in `replica/story`, in the words that workers log and `onyx events`
+prints. Here is what a page needs besides: entries that concern one job, and those about members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from onyx.console.words import listed, short, some
+from onyx.history.replicas import Change
+from onyx.ids import JobId
+from onyx.replica.authors import UNKNOWN, WORKER, author
+from onyx.replica.command import Command, Entry, Undecodable
+from onyx.replica.commands import (
+    AbortJoinCluster,
+    AcceptJoinCluster,
+    AddVirtualPeer,
+    CheckJob,
+    DrainJob,
+    ExhaustInput,
+    Gc,
+    GroupLeaveCluster,
+    KillJob,
+    LeaveCluster,
+    NotifyJoinCluster,
+    PauseJob,
+    PrepareJoinCluster,
+    RegisterPartitions,
+    ReportLoss,
+    RestartTask,
+    ResumeJob,
+    SealOutput,
+    SetOptions,
+    SignalReady,
+    SignalRest,
+    SubmitJob,
+    SuspendJob,
+    VouchJob,
+)
+from onyx.replica.job_events import Level
+from onyx.replica.story import events_of
+
+Kind = Literal["job", "member", "task"]
+PEOPLE = (SubmitJob, KillJob, SuspendJob, ResumeJob, DrainJob, SetOptions, PauseJob, Gc)
+MEMBERS = (
+    PrepareJoinCluster, NotifyJoinCluster, AcceptJoinCluster, AbortJoinCluster, AddVirtualPeer,
+    GroupLeaveCluster, LeaveCluster,
+)  # fmt: skip
+
+
+class Happening(msgspec.Struct, frozen=True):
+    """An event of the log as it is shown."""
+
+    text: str
+    level: Level
+    job: str
+    """The job that it is about; empty for workers."""
+    by: str
+    at_ms: int
+    position: int
+
+
+def kind_of(command: Command) -> Kind:
+    """What a command is about: what is done to jobs, who is there, or what tasks report."""
+    if isinstance(command, PEOPLE):
+        return "job"
+    return "member" if isinstance(command, MEMBERS) else "task"
+
+
+def proposed_by(entry: Entry) -> str:
+    """Who wrote an entry."""
+    return entry.by or (author(WORKER, entry.writer) if entry.writer else UNKNOWN)
+
+
+def said(command: Command, names: Mapping[str, str]) -> str:
+    """What a command says, in words.
+
+    Args:
+        names: the names of jobs by their ids.
+    """
+    if isinstance(command, SignalReady):
+        jobs = listed([called(each.job, names) for each in command.jobs], 3)
+        count = sum(len(each.peers) for each in command.jobs)
+        return f"{some(count, 'peer')} ready for {jobs}"
+    if isinstance(command, Gc):
+        ended = listed([called(each, names) for each in command.jobs or ()], 3)
+        return f"forgotten: {ended}" if ended else "a collection of what is old"
+    if isinstance(command, SetOptions):
+        return f"{called(command.job, names)}: options of {listed(sorted(command.tasks))} set"
+    if isinstance(command, Undecodable):
+        return f"cannot be read, and changes nothing: {command.reason}"
+    words = _SAID.get(type(command), command.NAME)
+    id = str(getattr(command, "id", ""))
+    job = id if isinstance(command, SubmitJob) else str(getattr(command, "job", ""))
+    group = getattr(command, "joiner", getattr(command, "observer", id))
+    return words.format(c=command, job=called(job, names), group=short(str(group)))
+
+
+_SAID: Mapping[type[Command], str] = {
+    SubmitJob: "{job} submitted",
+    KillJob: "{job} killed",
+    SuspendJob: "{job} suspended",
+    ResumeJob: "{job} resumed",
+    DrainJob: "{job} drained",
+    PauseJob: "{job} paused for an upgrade",
+    SignalRest: "{job}: {c.task} is at rest",
+    PrepareJoinCluster: "worker {group} asks to join",
+    NotifyJoinCluster: "worker {group} is announced to who will watch it",
+    AcceptJoinCluster: "worker {group} is taken in",
+    AbortJoinCluster: "worker {group} gives up joining",
+    GroupLeaveCluster: "worker {group} has left",
+    LeaveCluster: "a peer has left",
+    AddVirtualPeer: "a peer more",
+    ExhaustInput: "{job}: {c.task} has read and completed all",
+    SealOutput: "{job}: output {c.task} is sealed",
+    RegisterPartitions: "{job}: {c.task} has {c.count:,} partitions",
+    ReportLoss: "{job}: a process died in {c.task}",
+    RestartTask: "{job}: {c.task} starts again",
+    CheckJob: "may an upgrade run here?",
+    VouchJob: "a worker has looked at an upgrade",
+}
+
+
+def called(job: str, names: Mapping[str, str]) -> str:
+    """The name of a job, or the beginning of its id."""
+    return names.get(job, "") or short(job)
+
+
+def concerns(change: Change, job: JobId) -> bool:
+    """Whether an entry has changed what is known of a job, or names it."""
+    command = change.entry.command
+    if job in (getattr(command, "job", ""), getattr(command, "id", "")):
+        return True
+    return change.old.records.get(job) is not change.new.records.get(job)
+
+
+def happenings(change: Change, job: JobId | None = None) -> tuple[Happening, ...]:
+    """What an entry has changed, in words: for one job, or for all and the workers."""
+    of = (lambda _: True) if job is None else job.__eq__
+    events = events_of(*change, of)
+    found = [
+        Happening(each.text, each.kind.level, each.job, each.by, each.at_ms, each.position)
+        for each in events
+    ]
+    if job is None:
+        found += (_about_members(change, text) for text in _members(change))
+    return tuple(found)
+
+
+def history_of(changes: Sequence[Change], job: JobId, most: int) -> tuple[Happening, ...]:
+    """What has happened to a job, the newest first; of so many entries at most."""
+    concerned = [each for each in changes if concerns(each, job)][-most:]
+    of = job.__eq__
+    return tuple(
+        Happening(event.text, event.kind.level, event.job, event.by, event.at_ms, event.position)
+        for each in reversed(concerned)
+        for event in reversed(events_of(*each, of))
+        if not event.kind.detail
+    )
+
+
+def _about_members(change: Change, text: str) -> Happening:
+    entry = change.entry
+    return Happening(text, "info", "", proposed_by(entry), entry.at_ms, entry.position)
+
+
+def _members(change: Change) -> Iterator[str]:
+    """What no event says: peers, and steps on the way into the ring."""
+    old, new = change.old, change.new
+    more = len(new.peers) - len(old.peers)
+    if more:
+        what = "more" if more > 0 else "fewer"
+        yield f"{some(abs(more), 'peer')} {what}, {len(new.peers):,} in all"
+    for group in new.prepared.values():
+        if group not in old.prepared.values():
+            yield f"worker {short(group)} is about to join"
+    for group, watched in new.pairs.items():
+        if old.pairs.get(group) != watched:
+            yield f"worker {short(group)} watches {short(watched)}"
+    if new.rejected > old.rejected:
+        yield "the entry was refused, by everybody alike"

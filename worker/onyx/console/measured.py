@@ -1,0 +1,179 @@
+"""What workers measure, as the pages show it: by job, and each figure as text; pure.
+
+A figure that is not known is left out, and never shown as 0: of a worker that does not answer, of a
+source that does not say how much it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from onyx.console.words import age, count, rate, size, some
+from onyx.reports.measures import (
+    EdgeMeasures,
+    InputMeasures,
+    JobMeasures,
+    Measures,
+    StateMeasures,
+    TaskMeasures,
+    WorkerMeasures,
+    of_job,
+)
+
+SHARE_HIGH = 0.8
+"""From this share of its time on a peer is called busy."""
+LATENCY_PART = 0.99
+Strain = Literal["", "busy", "full"]
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What all workers measure, joined once for all pages."""
+
+    workers: Mapping[str, WorkerMeasures] = msgspec.field(default_factory=dict)
+    silent: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Workers that did not answer, and why."""
+    jobs: Mapping[str, JobMeasures] = msgspec.field(default_factory=dict)
+    tasks: Mapping[tuple[str, str], TaskMeasures] = msgspec.field(default_factory=dict)
+    edges: Mapping[tuple[str, str, str], EdgeMeasures] = msgspec.field(default_factory=dict)
+
+
+class JobFigures(msgspec.Struct, frozen=True):
+    """A job in a line."""
+
+    rate: str = ""
+    behind: str = ""
+    latency: str = ""
+
+
+class TaskFigures(msgspec.Struct, frozen=True):
+    """A task in a line of the table, and in its box."""
+
+    taken: str = ""
+    given: str = ""
+    busy: str = ""
+    queue: str = ""
+    behind: str = ""
+    latency: str = ""
+    state: str = ""
+    strain: Strain = ""
+    why: str = ""
+    """What holds it up, or makes it the one that others wait for, in words."""
+
+
+def measured_of(found: Measures) -> Measured:
+    """The answers of workers, by what they are about."""
+    tasks = {(each.job, each.task): each for each in found.tasks}
+    edges = {(each.job, each.source, each.target): each for each in found.edges}
+    jobs: dict[str, JobMeasures] = {}
+    for job in dict.fromkeys(job for job, _ in tasks):
+        mine = WorkerMeasures(
+            "",
+            0,
+            tuple(each for key, each in tasks.items() if key[0] == job),
+            tuple(each for key, each in edges.items() if key[0] == job),
+        )
+        its = of_job(Measures((mine,)), job)
+        if its is not None:
+            jobs[job] = its
+    workers = {each.group: each for each in found.workers}
+    return Measured(workers, found.silent, jobs, tasks, edges)
+
+
+def job_figures(measured: Measured, job: str) -> JobFigures:
+    """How fast a job is, and how far behind."""
+    its = measured.jobs.get(job)
+    if its is None:
+        return JobFigures()
+    behind = _behind(its.segments_behind, its.bytes_behind, its.seconds_behind)
+    return JobFigures(rate(its.per_s), behind, _seconds(its.complete.quantile_s(LATENCY_PART)))
+
+
+def task_figures(measured: Measured, job: str, task: str) -> TaskFigures:
+    """How a task gets on."""
+    its = measured.tasks.get((job, task))
+    if its is None:
+        return TaskFigures()
+    share = its.busy / its.peers if its.peers else 0.0
+    taken = its.input
+    strain, why = _strain(measured, its)
+    return TaskFigures(
+        taken=rate(its.in_per_s),
+        given=rate(its.out_per_s),
+        busy=f"{share:.0%}",
+        queue=count(its.queue_segments) if its.queue_max else "",
+        behind="" if taken is None else input_behind(taken),
+        latency="" if taken is None else _seconds(taken.complete.quantile_s(LATENCY_PART)),
+        state="" if its.state is None else state_text(its.state),
+        strain=strain,
+        why=why,
+    )
+
+
+def edge_text(measured: Measured, job: str, source: str, target: str) -> tuple[str, str]:
+    """What passes along an edge: shortly, and in words."""
+    its = measured.edges.get((job, source, target))
+    if its is None:
+        return "", ""
+    found = [f"{rate(its.per_s)}"]
+    if its.queue_segments:
+        found.append(f"{some(its.queue_segments, 'segment')} wait for {target}")
+    if its.held > 0.01:
+        found.append(f"{its.held:.1f} of the peers of {source} wait for room, as a mean")
+    return rate(its.per_s), ", ".join(found)
+
+
+def input_behind(its: InputMeasures) -> str:
+    """How far an input is behind; why that is not known, if so."""
+    found = _behind(its.segments_behind, its.bytes_behind, its.seconds_behind)
+    return found or its.unknown
+
+
+def state_text(its: StateMeasures) -> str:
+    """What a task keeps."""
+    found = [size(its.bytes)]
+    if its.groups is not None:
+        found.append(some(its.groups, "group"))
+    if its.timers:
+        found.append(some(its.timers, "timer"))
+    found += [f"{side} {rows:,}" for side, rows in its.sides.items()]
+    return ", ".join(found)
+
+
+def _behind(segments: int | None, bytes_: int | None, seconds: float | None) -> str:
+    if segments == 0 or (segments is None and bytes_ == 0):
+        return "none"
+    found = []
+    if segments is not None:
+        found.append(count(segments))
+    elif bytes_ is not None:
+        found.append(size(bytes_))
+    if seconds:
+        found.append(age(seconds * 1000))
+    return ", ".join(found)
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value * 1000:,.0f} ms" if value < 1 else f"{value:,.1f} s"
+
+
+def _strain(measured: Measured, its: TaskMeasures) -> tuple[Strain, str]:
+    """Whether others wait for a task, or it is about to be so."""
+    into = [
+        each
+        for each in measured.edges.values()
+        if (each.job, each.target) == (its.job, its.task) and each.held > 0.01
+    ]
+    if into:
+        who = ", ".join(sorted(each.source for each in into))
+        return (
+            "full",
+            f"{who} waits for room here; its busiest peer works {its.busiest:.0%} of its time",
+        )
+    if its.busiest >= SHARE_HIGH:
+        return "busy", f"its busiest peer works {its.busiest:.0%} of its time"
+    return "", ""

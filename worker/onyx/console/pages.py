@@ -1,0 +1,246 @@
+"""Pages as HTML: which templates show which views, whole or in the parts that change.
+
+A page is a frame and *parts*, each a template with its view. What is live sends a part again when
+its text has changed, so a page that is loaded and one that was followed are the same text. Jinja
+escapes all that templates show; only parts that it has made itself are put into the frame as they
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from onyx import __version__
+from onyx.client.reader import JobReader, completed_positions
+from onyx.client.statuses import JobStatus
+from onyx.console import words
+from onyx.console.board import Board, Past, Reporter, change_at
+from onyx.console.cluster_page import cluster_page
+from onyx.console.entries import called, concerns, history_of
+from onyx.console.job_page import (
+    DifferenceLine,
+    difference,
+    job_page,
+    manifest_text,
+    version_before,
+)
+from onyx.console.jobs_page import Filter, jobs_page
+from onyx.console.time_page import time_page, url_at
+from onyx.errors import OnyxError
+from onyx.history.replicas import Change
+from onyx.ids import JobId, Position
+from onyx.model.job import Job
+from onyx.replica.naming import jobs_called
+
+HERE = Path(__file__).parent
+HISTORY_MAX = 200
+"""Entries whose events are on the page of a job."""
+NAVIGATION = (("/", "Jobs"), ("/cluster", "Cluster"), ("/time", "Time"))
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a page."""
+
+    id: str
+    template: str
+    view: Any
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page before it is text."""
+
+    title: str
+    section: str
+    """Which entry of the navigation it belongs to."""
+    parts: tuple[Part, ...]
+    code: int = 200
+    is_live: bool = True
+
+
+class Console:
+    """What pages are made of, for any thread.
+
+    Args:
+        client: reads what is beside the log.
+        past: the log.
+        reporter: reads for all viewers at once.
+        tenancy: whose log it is.
+    """
+
+    def __init__(
+        self,
+        client: JobReader,
+        past: Past,
+        reporter: Reporter,
+        tenancy: str,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._client, self._past, self._reporter = client, past, reporter
+        self._now_ms = now_ms
+        self.tenancy = tenancy
+
+    def page(self, path: str, query: Mapping[str, str]) -> Page:
+        """The page at an address."""
+        board = self._reporter.board()
+        found = self._find(board, path, query)
+        trouble = Part("trouble", "trouble.html", board)
+        return msgspec.structs.replace(found, parts=(trouble, *found.parts))
+
+    def html(self, page: Page) -> str:
+        """A whole page."""
+        made = (Markup(text) for text in self.texts(page))  # noqa: S704 (each escaped by its template)
+        parts = [(each.id, text) for each, text in zip(page.parts, made, strict=True)]
+        frame = templates().get_template("frame.html")
+        text: str = frame.render(
+            page=page,
+            tenancy=self.tenancy,
+            version=__version__,
+            navigation=NAVIGATION,
+            parts=parts,
+        )
+        return text
+
+    def texts(self, page: Page) -> list[str]:
+        """The text of each part."""
+        now_ms = self._now_ms()
+        return [
+            templates().get_template(each.template).render(v=each.view, now_ms=now_ms)
+            for each in page.parts
+        ]
+
+    def _find(self, board: Board, path: str, query: Mapping[str, str]) -> Page:
+        if path == "/":
+            view = jobs_page(board, Filter.of(query))
+            return Page("Jobs", "/", (Part("jobs", "jobs.html", view),))
+        if path == "/cluster":
+            return Page("Cluster", path, (Part("cluster", "cluster.html", cluster_page(board)),))
+        if path == "/time":
+            return self._time(board, query)
+        head, _, rest = path.removeprefix("/jobs/").partition("/")
+        if path.startswith("/jobs/") and head and rest in ("", "manifest"):
+            return self._of_job(board, head, rest)
+        return missing("there is no page here", "The addresses of pages are in the navigation.")
+
+    def _time(self, board: Board, query: Mapping[str, str]) -> Page:
+        changes, asked = self._past.changes(), query.get("at", "")
+        job = query.get("job", "")[:128]
+        names = {str(each.id): each.name for each in board.jobs}
+        if not changes:
+            return missing("the log is empty", "Nothing has happened yet, or all was trimmed.")
+        of_job = (each for each in reversed(changes) if job and concerns(each, JobId(job)))
+        shown = self._change(asked) if asked else next(of_job, changes[-1])
+        if shown is None:
+            why = f"The log has no entry {asked[:20]!r}, or it was trimmed and is in no archive."
+            return missing("no such entry", why, "/time")
+        view = time_page(changes, shown, job, names)
+        return Page(
+            f"Entry {view.at}", "/time", (Part("time", "time.html", view),), is_live=not asked
+        )
+
+    def _change(self, asked: str) -> Change | None:
+        if not (asked.isascii() and asked.isdigit() and len(asked) < 18):
+            return None
+        return change_at(self._past, self._client, Position(int(asked)))
+
+    def _of_job(self, board: Board, text: str, rest: str) -> Page:
+        names = {str(each.id): each.name for each in board.jobs}
+        found = jobs_called(board.replica, text, lambda each: names.get(each, ""))
+        status = board.status(found[0]) if len(found) == 1 else None
+        if status is None:
+            return missing("no such job", f"No job is called {text[:128]}.", "/")
+        manifest, unreadable = self._manifest(board, status)
+        title = f"{status.name or status.id} · {rest or 'job'}"
+        if rest == "manifest":
+            shown = Part(
+                "manifest", "manifest.html", self._manifest_page(board, status, unreadable)
+            )
+            return Page(title, "/", (shown,), is_live=False)
+        completed: dict[str, int] = {}
+        if manifest is not None and status.id in board.replica.jobs:
+            completed = self._completed(board, status.id, manifest)
+        its = history_of(self._past.changes(), status.id, HISTORY_MAX)
+        view = job_page(board, status, manifest, its, completed)
+        if unreadable:
+            view = msgspec.structs.replace(view, unreadable=unreadable)
+        parts = [Part("head", "job_head.html", view), Part("graph", "job_graph.html", view)]
+        parts += [Part("tasks", "job_tasks.html", view), Part("past", "job_past.html", view)]
+        return Page(title, "/", tuple(parts))
+
+    def _completed(self, board: Board, job: JobId, manifest: Job) -> dict[str, int]:
+        try:
+            return completed_positions(self._client.log, board.replica, manifest, job)
+        except OnyxError:  # which the page says
+            return {}
+
+    def _manifest(self, board: Board, status: JobStatus) -> tuple[Job | None, str]:
+        digest = board.replica.digest_of(status.id)
+        if digest is None:
+            return None, ""
+        try:
+            return self._reporter.manifests.job(digest, status.id), ""
+        except OnyxError as error:
+            return None, f"its manifest cannot be read: {error}"
+
+    def _manifest_page(self, board: Board, status: JobStatus, unreadable: str) -> ManifestPage:
+        digest = board.replica.digest_of(status.id)
+        before = version_before(board.replica, board, status)
+        old = None if before is None else board.replica.digest_of(before)
+        text, changed = "", tuple[DifferenceLine, ...]()
+        try:
+            if digest is not None:
+                text = manifest_text(self._reporter.manifests.text(digest))
+                if old is not None:
+                    changed = difference(manifest_text(self._reporter.manifests.text(old)), text)
+        except (OnyxError, ValueError) as error:
+            unreadable = unreadable or f"it cannot be read: {error}"
+        return ManifestPage(status.id, status.name, text, before or "", changed, unreadable)
+
+
+class ManifestPage(msgspec.Struct, frozen=True):
+    """The manifest of a job, and how it differs from the version before."""
+
+    id: str
+    name: str
+    text: str
+    before: str
+    """The job with the version before."""
+    difference: tuple[DifferenceLine, ...]
+    unreadable: str
+
+
+class MissingPage(msgspec.Struct, frozen=True):
+    """Something that is not there."""
+
+    what: str
+    why: str
+    back: str
+
+
+def missing(what: str, why: str, back: str = "/") -> Page:
+    """The page that says so."""
+    view = MissingPage(what, why, back)
+    return Page(what.capitalize(), "", (Part("missing", "missing.html", view),), 404, False)
+
+
+@cache
+def templates() -> Environment:
+    """The templates, which are read once."""
+    found = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    names = ("age", "count", "rate", "size", "instant", "iso", "short", "some", "listed")
+    found.filters.update({name: getattr(words, name) for name in names})
+    found.globals.update(url_at=url_at, called=called)
+    return found

@@ -1,0 +1,133 @@
+"""A console that serves, for the time of a block: what it reads, and where it listens.
+
+It is served by the server of the workers' port for HTTP, with its limits of connections, times and
+sizes. Pages are made on threads beside its event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import msgspec
+
+from onyx.base.event_loop import EventLoop
+from onyx.base.seams import SystemClock
+from onyx.client.connection import connect
+from onyx.client.measures import measure_reader
+from onyx.client.reader import JobReader
+from onyx.console.app import LOOPBACK, ConsoleApp, Guard
+from onyx.console.board import Reporter, followed
+from onyx.console.pages import Console, templates
+from onyx.errors import OnyxError, UserError
+from onyx.replica.state import Replica
+from onyx.reports.measures import Measures
+from onyx.requests.tokens import Tokens
+from onyx.serving.listening import listener_at
+from onyx.serving.server import HttpServer
+from onyx.settings import Settings
+from onyx.tls.server_files import ServerFiles
+
+PORT = 8484
+FRESH_S = 1.0
+MEASURES_TIMEOUT_S = 1.0
+"""By then whoever has not answered is shown as silent."""
+CALL_TIMEOUT_S = 10.0
+VARIABLES = "ONYX_HTTP"
+
+
+class ConsoleOptions(msgspec.Struct, frozen=True):
+    """Where a console listens, and who may look."""
+
+    host: str = LOOPBACK[0]
+    port: int = PORT
+    """0 takes a free one."""
+    names: tuple[str, ...] = ()
+    """Names by which browsers reach it, besides that of its host."""
+    token_file: str = ""
+    """A file with tokens, one a line, one of which is asked for."""
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All names that a request may be for."""
+        own = f"[{self.host}]" if ":" in self.host else self.host
+        return (own, *(LOOPBACK if self.is_loopback else ()), *self.names)
+
+    def check(self) -> None:
+        """Raises UserError when strangers could look."""
+        if not self.is_loopback and not self.token_file:
+            raise UserError(
+                f"a console at {self.host} is seen from other machines: name a file with a token "
+                "(--token-file), or listen on 127.0.0.1"
+            )
+
+
+@contextmanager
+def console_of(settings: Settings, options: ConsoleOptions) -> Iterator[str]:
+    """The address of a console of the cluster that settings name.
+
+    Raises:
+        UserError: strangers could look, or the certificates are not good.
+        Unavailable: ZooKeeper does not answer, or the port is taken.
+    """
+    options.check()
+    with connect(settings) as client, serving(client, settings, options) as address:
+        yield address
+
+
+@contextmanager
+def serving(client: JobReader, settings: Settings, options: ConsoleOptions) -> Iterator[str]:
+    """The address of a console of what a client reads. Raises as `console_of`."""
+    clock, http = SystemClock(), settings.http
+    listener = listener_at(options.host, options.port, "--host and --port")
+    with ExitStack() as stack:
+        stack.callback(listener.close)
+        files = ServerFiles.named_by(http.cert_file, http.key_file, http.client_ca_file, VARIABLES)
+        past = stack.enter_context(followed(client))
+        ask = _asker(client, settings)
+        reporter = Reporter(client, past, clock.wall_ms, time.monotonic, FRESH_S, ask)
+        console = Console(client, past, reporter, settings.tenancy_id, clock.wall_ms)
+        guard = Guard(options.hosts, Tokens(clock, options.token_file or None))
+        app = ConsoleApp(console, guard, files is not None)
+        templates()
+        loop = EventLoop("onyx-console")
+        stack.callback(loop.close)
+        server = HttpServer(http, app, listener, files)
+        _on(loop, server.open())
+        stack.callback(lambda: _on(loop, server.close()))
+        yield f"{'https' if server.tls else 'http'}://{_shown(options)}:{server.port}/"
+
+
+def _asker(client: JobReader, settings: Settings) -> Callable[[Replica], Measures]:
+    reader = measure_reader(client, settings)
+
+    def ask(replica: Replica) -> Measures:
+        try:
+            return reader.read(timeout_s=MEASURES_TIMEOUT_S, replica=replica)
+        except OnyxError as error:  # such as a token that is not there
+            return Measures(silent=dict.fromkeys(replica.groups, str(error)))
+
+    return ask
+
+
+def _on(loop: EventLoop, work: object) -> None:
+    running = loop.running()
+    assert running is not None, "it is closed when nobody serves any more"
+    assert asyncio.iscoroutine(work)
+    asyncio.run_coroutine_threadsafe(work, running).result(CALL_TIMEOUT_S)
+
+
+def _shown(options: ConsoleOptions) -> str:
+    names: Sequence[str] = options.names or options.hosts
+    return names[0]
