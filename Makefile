@@ -22,7 +22,7 @@ FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 # Containers often forbid Python to keep what it has compiled: then each process compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate monitoring objects clients kafka queues golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate monitoring objects clients kafka queues browser golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -128,6 +128,9 @@ kafka: setup ## Fetch the Kafka that tests run (once, with Maven, 44 MB); withou
 
 queues: setup ## Fetch the Redis and build the NATS that tests run (once, with apt-get and Go); without them they are skipped
 	$(BIN)/python -m tests.support.servers.queue_programs
+
+browser: ## Install the Chromium that tests drive (Debian, as root); without it they are skipped
+	@command -v chromium >/dev/null || apt-get install --yes --quiet --no-install-recommends chromium
 
 golden: setup ## Renew the golden renderings of the chart
 	$(BIN)/python -m tests.support.generated.chart

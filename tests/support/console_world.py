@@ -35,10 +35,22 @@ from onyx.replica.commands import (
 )
 from onyx.replica.commands.signal_ready import signal
 from onyx.reports.deaths import Death, DeathCause
+from onyx.reports.measures import (
+    Durations,
+    EdgeMeasures,
+    InputMeasures,
+    Measures,
+    StateMeasures,
+    TaskMeasures,
+    WorkerMeasures,
+    ZooKeeperMeasures,
+)
 from onyx.reports.outcomes import OutcomeReport, TaskTotals
 from onyx.reports.stalls import Reason, StackFrame, Stall
 from onyx.settings import Settings
 
+HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}"
+UNMEASURED = Measures()
 NOW_MS = 1_900_000_000_000
 SPEC: Mapping[str, Any] = {
     "workflow": [
@@ -215,12 +227,14 @@ class ConsoleWorld:
         )  # fmt: skip
         report_death(self.log, died)
 
-    def console(self) -> Console:
-        """A console that has read all."""
+    def console(self, figures: Measures = UNMEASURED) -> Console:
+        """A console that has read all. `figures`: what workers say that they measure."""
         past = Past(self.client.first_replica())
         for change in self.client.changes():
             past.take(change.entry, change.new)
-        reporter = Reporter(self.client, past, lambda: self.now_ms, lambda: self.clock_s, 0.5)
+        reporter = Reporter(
+            self.client, past, lambda: self.now_ms, lambda: self.clock_s, 0.5, lambda _: figures
+        )
         return Console(self.client, past, reporter, "shop", lambda: self.now_ms)
 
     def text(self, path: str, **query: str) -> str:
@@ -266,6 +280,49 @@ def _more(world: ConsoleWorld, number: int) -> None:
     submitted = world.client.prepare(job, parse_mapping(manifest(f"feed-{number % 50}")))
     world.put(submitted, by="kubernetes:grace")
     world.put(SuspendJob(job=job) if number % 3 else KillJob(job=job, why="its task clean failed"))
+
+
+def measured(world: ConsoleWorld) -> Measures:
+    """What workers of `shop` measure: one task holds the others up, and one worker is silent."""
+    jobs = {each.name: each.id for each in world.client.statuses()}
+    found = [_measured(jobs["orders"], 1.0), _measured(jobs["clicks"], 0.2)]
+    tasks = tuple(task for each, _ in found for task in each)
+    edges = tuple(edge for _, each in found for edge in each)
+    zookeeper = ZooKeeperMeasures(log_position=world.client.replica().version)
+    worker = WorkerMeasures(GROUPS[0], world.now_ms, tasks, edges, zookeeper, 180 << 20)
+    return Measures((worker,), {GROUPS[2]: "no answer in time: 1 s"})
+
+
+def _measured(job: str, speed: float) -> tuple[list[TaskMeasures], list[EdgeMeasures]]:
+    complete = Durations((0.01, 0.1, 1.0, 10.0), (90, 60, 8, 1, 0), 12.0)
+    read = InputMeasures(4, 48_210, None, 92.0, 12_800.0, complete=complete)
+    state = StateMeasures(120 << 20, 40_210, 12)
+    rates = [
+        ("orders", "clean", 12_400), ("clean", "enrich", 12_100), ("enrich", "totals", 11_000),
+        ("enrich", "alerts", 21), ("clean", "rejected", 3), ("totals", "store", 120),
+    ]  # fmt: skip
+    busy = {"orders": 1.1, "clean": 2.4, "enrich": 2.9, "totals": 0.8}
+    tasks = [
+        TaskMeasures(
+            job,
+            task,
+            peers=3,
+            in_per_s=12_400 * speed,
+            out_per_s=12_100 * speed,
+            busy=busy[task],
+            busiest=busy[task] / 3,
+            queue_segments=60_210 if task == "enrich" else 0,
+            queue_max=65_536,
+            input=read if task == "orders" else None,
+            state=state if task == "totals" else None,
+        )
+        for task in busy
+    ]
+    edges = [
+        EdgeMeasures(job, source, target, rate * speed, held=1.4 if target == "enrich" else 0.0)
+        for source, target, rate in rates
+    ]
+    return tasks, edges
 
 
 def main() -> None:

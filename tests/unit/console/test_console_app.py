@@ -151,7 +151,7 @@ def test_all_viewers_of_a_page_are_sent_one_rendering(monkeypatch: pytest.Monkey
         return real(page)
 
     monkeypatch.setattr(console, "texts", counted)
-    channels = live.Channels(console)
+    channels = live.LivePages(console)
 
     async def look(viewers: int) -> list[dict[str, str]]:
         streams = [channels.follow(("/", ())) for _ in range(viewers)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from onyx.console.graph import BOX_HEIGHT, BOX_WIDTH, GAP_X, Drawing, Edge, Node, drawn
+from onyx.console.graph import BOX_HEIGHT, BOX_WIDTH, GAP_X, Drawing, DrawnEdge, Node, drawn
 
 
 def graph(edges: str, back: str = "") -> Drawing:
     pairs = [each.split("-") for each in edges.split()]
     names = dict.fromkeys(name for pair in pairs for name in pair)
-    more = [Edge(*each.split("-"), kind="back") for each in back.split()]
-    return drawn([Node(name) for name in names], [Edge(a, b) for a, b in pairs] + more)
+    more = [DrawnEdge(*each.split("-"), kind="back") for each in back.split()]
+    return drawn([Node(name) for name in names], [DrawnEdge(a, b) for a, b in pairs] + more)
 
 
 def layers(drawing: Drawing) -> dict[int, list[str]]:

@@ -6,7 +6,15 @@ import html
 import re
 
 import pytest
-from tests.support.console_world import GROUPS, SPEC, ConsoleWorld, manifest, shop
+from tests.support.console_world import (
+    GROUPS,
+    HOSTILE,
+    SPEC,
+    ConsoleWorld,
+    manifest,
+    measured,
+    shop,
+)
 
 from onyx.console.jobs_page import Filter
 from onyx.errors import Unavailable
@@ -146,13 +154,31 @@ def test_the_cluster_shows_workers_ring_code_and_deaths(world: ConsoleWorld) -> 
     assert f"{GROUPS[0]} watches {GROUPS[2]}" in page
 
 
+def test_what_workers_measure_is_shown_where_it_is_looked_for(world: ConsoleWorld) -> None:
+    console = world.console(measured(world))
+    pages = {
+        path: console.html(console.page(path, {})) for path in ("/", "/jobs/orders", "/cluster")
+    }
+    listed, job, cluster = map(plain, pages.values())
+    assert re.search(r"orders \S+… running .* 12\.4 k/s 48,210, 1 min 32 s 1\.0 s 23 peers", listed)
+    assert "slow clean waits for room here; its busiest peer works 97% of its time" in job
+    assert "Reads 12.4 k/s Behind 48,210, 1 min 32 s Latency (p99) 1.0 s" in job
+    assert "120 MiB, 40,210 groups, 12 timers" in job
+    assert "Figures are without workers that do not answer. 3f3a9c01…: no answer in time" in job
+    assert '<g class="edge flow held">' in pages["/jobs/orders"]
+    assert re.search(r"1f3a9c01-4c47….* 180 MiB 93", cluster)
+    assert "silent" in cluster
+
+
+def test_a_figure_that_is_not_known_is_no_zero(world: ConsoleWorld) -> None:
+    assert "k/s" not in world.text("/")
+    assert "Behind" not in world.text("/jobs/orders")
+
+
 def test_a_thousand_jobs_are_shown_two_hundred_at_a_time() -> None:
     text = plain(shop(1_000).text("/", sort="name", page="2"))
     assert "1,006 jobs" in text
     assert "201 to 400 of 1,006" in text
-
-
-HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}"
 
 
 def test_nothing_that_a_name_or_an_error_says_becomes_a_tag() -> None:

@@ -8,8 +8,10 @@ here. Beyond this machine a token is asked for.
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
@@ -25,7 +27,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from onyx.console.live import Channels, TooManyViewers
+from onyx.console.live import LivePages, TooManyViewers
 from onyx.console.pages import HERE, Console, missing, templates
 from onyx.errors import Unavailable
 from onyx.requests.tokens import Tokens, bearer
@@ -91,7 +93,7 @@ class ConsoleApp:
     def __init__(self, console: Console, guard: Guard, over_tls: bool = False) -> None:
         """`over_tls`: whether a browser reaches it by HTTPS alone."""
         self._console, self._guard, self._over_tls = console, guard, over_tls
-        self._channels = Channels(console)
+        self._channels = LivePages(console)
         routes = [
             Route("/health", _health),
             Route("/static/{name}", _file),
@@ -114,7 +116,8 @@ class ConsoleApp:
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
-        await app(scope, receive, send_with_headers)
+        with suppress(asyncio.CancelledError):  # whoever cancels has closed the connection
+            await app(scope, receive, send_with_headers)
 
     def unreadable(self, why: str) -> Reply:
         """The reply to what is not even a request."""

@@ -44,7 +44,7 @@ class Node(msgspec.Struct, frozen=True):
     """Where more of it is."""
 
 
-class Edge(msgspec.Struct, frozen=True):
+class DrawnEdge(msgspec.Struct, frozen=True):
     """The way from a task to another one."""
 
     source: str
@@ -54,7 +54,7 @@ class Edge(msgspec.Struct, frozen=True):
     figure: str = ""
     """How much passes."""
     why: str = ""
-    """The same in whole sentences."""
+    """What is known of it, in whole sentences."""
     is_held: bool = False
     """Whether it is full: who sends waits for room."""
     kind: Literal["flow", "condition", "back"] = "flow"
@@ -75,7 +75,7 @@ class Curve(msgspec.Struct, frozen=True):
     path: str
     x: int
     y: int
-    edge: Edge
+    edge: DrawnEdge
 
 
 class Drawing(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class Drawing(msgspec.Struct, frozen=True):
     box_height: int = BOX_HEIGHT
 
 
-def drawn(nodes: Sequence[Node], edges: Sequence[Edge]) -> Drawing:
+def drawn(nodes: Sequence[Node], edges: Sequence[DrawnEdge]) -> Drawing:
     """The drawing of a graph, which has no cycles but by edges that go `back`."""
     forward = [edge for edge in edges if edge.kind != "back"]
     layer_of = _layers(nodes, forward)
@@ -120,7 +120,7 @@ Place = str | tuple[int, int]
 """In a layer: the name of a task, or the bend of an edge (its number) in a layer."""
 
 
-def _layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[str, int]:
+def _layers(nodes: Sequence[Node], edges: Sequence[DrawnEdge]) -> dict[str, int]:
     """The layer of each task: one behind the last of its parents."""
     found = {node.name: 0 for node in nodes}
     for _ in nodes:
@@ -135,7 +135,7 @@ def _layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[str, int]:
 
 
 def _with_bends(
-    nodes: Sequence[Node], edges: Sequence[Edge], layer_of: Mapping[str, int]
+    nodes: Sequence[Node], edges: Sequence[DrawnEdge], layer_of: Mapping[str, int]
 ) -> tuple[list[list[Place]], list[list[Place]]]:
     """What is in each layer, and the places that each edge passes."""
     layers: list[list[Place]] = [[] for _ in range(max(layer_of.values(), default=-1) + 1)]
@@ -152,7 +152,7 @@ def _with_bends(
 
 
 def _neighbours(chains: Sequence[Sequence[Place]]) -> tuple[dict[Place, list[Place]], ...]:
-    """Those in the layer before each place, and those in the one behind it."""
+    """Neighbours: those in the layer before each place, and those in the one behind it."""
     before: dict[Place, list[Place]] = {}
     behind: dict[Place, list[Place]] = {}
     for chain in chains:
@@ -220,7 +220,7 @@ def _stack(
         found[each] -= off
 
 
-def _curve(points: Sequence[tuple[int, int]], edge: Edge) -> Curve:
+def _curve(points: Sequence[tuple[int, int]], edge: DrawnEdge) -> Curve:
     """From the right of the first box to the left of the last one."""
     (x, y), *more = points
     x += BOX_WIDTH
@@ -235,7 +235,7 @@ def _curve(points: Sequence[tuple[int, int]], edge: Edge) -> Curve:
     return Curve("".join(path), x - LABEL_OFF, y - 7, edge)
 
 
-def _arc(source: tuple[int, int], target: tuple[int, int], below: int, edge: Edge) -> Curve:
+def _arc(source: tuple[int, int], target: tuple[int, int], below: int, edge: DrawnEdge) -> Curve:
     """Back below all boxes."""
     x, y = source[0] + BOX_WIDTH // 2, source[1] + BOX_HEIGHT // 2
     to_x, to_y = target[0] + BOX_WIDTH // 2, target[1] + BOX_HEIGHT // 2

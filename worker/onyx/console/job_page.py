@@ -11,11 +11,12 @@ import msgspec
 import yaml
 from msgspec.structs import asdict
 
+from onyx.base.structs import stored
 from onyx.client import failure_text
 from onyx.client.statuses import JobStatus, besides, why
 from onyx.console.board import Beginning, Board
 from onyx.console.entries import Happening
-from onyx.console.graph import Drawing, Edge, Mark, Node, drawn
+from onyx.console.graph import Drawing, DrawnEdge, Mark, Node, drawn
 from onyx.console.jobs_page import Tone, word_of
 from onyx.console.measured import (
     JobFigures,
@@ -176,7 +177,7 @@ def graph_of(
     ]
     edges = [_edge(manifest, source, target, measured, job) for source, target in manifest.workflow]
     edges += [
-        Edge(
+        DrawnEdge(
             entry.name,
             entry.loop_to,
             "again",
@@ -219,7 +220,7 @@ def _in_order(manifest: Job) -> Iterator[CatalogEntry]:
     yield from (manifest.entry(name) for name in names)
 
 
-def _edge(manifest: Job, source: str, target: str, measured: Measured, job: JobId) -> Edge:
+def _edge(manifest: Job, source: str, target: str, measured: Measured, job: JobId) -> DrawnEdge:
     """An edge, with the conditions that lead along it and how its segments are dealt."""
     conditions = [each for each in manifest.flow_conditions if _leads(each, source, target)]
     entry = manifest.entry(target)
@@ -237,7 +238,7 @@ def _edge(manifest: Job, source: str, target: str, measured: Measured, job: JobI
         label = f"if {listed([name.rpartition(':')[2] for name in names], 1)}"
     figure, passes = edge_text(measured, job, source, target)
     its = measured.edges.get((job, source, target))
-    return Edge(
+    return DrawnEdge(
         source,
         target,
         label,
@@ -351,9 +352,13 @@ def _held(status: JobStatus, now_ms: int) -> Iterator[HeldTask]:
         )
 
 
-def manifest_text(data: bytes) -> str:
-    """A manifest as it was stored, as YAML."""
-    mapping: Any = msgspec.json.decode(data)
+def manifest_text(data: bytes, job: str) -> str:
+    """A manifest as it was stored, as YAML.
+
+    Raises:
+        StateError: the bytes are none.
+    """
+    mapping = stored(data, dict[str, Any], f"the manifest of job {job}", "submit the job again")
     text = yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True, width=100)
     if len(text) > MANIFEST_CHARACTERS_MAX:
         text = f"{text[:MANIFEST_CHARACTERS_MAX]}\n... (it is longer: see `onyx log`)"

@@ -11,7 +11,7 @@ import msgspec
 from onyx.client.statuses import JobState, JobStatus, besides, why
 from onyx.console.board import Board
 from onyx.console.measured import JobFigures, job_figures
-from onyx.console.words import Pages
+from onyx.console.words import Pagination
 
 ROWS_MAX = 200
 """Jobs on one page: a browser lays out a thousand rows in seconds."""
@@ -83,7 +83,7 @@ class JobRow(msgspec.Struct, frozen=True):
     needs_somebody: bool
 
 
-class Choice(msgspec.Struct, frozen=True):
+class StateChoice(msgspec.Struct, frozen=True):
     """A filter that can be chosen."""
 
     word: str
@@ -97,9 +97,9 @@ class JobsPage(msgspec.Struct, frozen=True):
     """All that the page shows."""
 
     rows: tuple[JobRow, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[StateChoice, ...]
     filter: Filter
-    pages: Pages
+    pages: Pagination
     known: int
     """Jobs in all, whatever is asked for."""
     workers: int
@@ -122,7 +122,7 @@ def jobs_page(board: Board, asked: Filter) -> JobsPage:
     matching = [each for each in rows if _matches(each, asked.text.lower())]
     shown = [each for each in matching if _in_state(each, asked.state)]
     shown.sort(key=_key(asked.sort))
-    pages = Pages.of(len(shown), asked.page, ROWS_MAX)
+    pages = Pagination.of(len(shown), asked.page, ROWS_MAX)
     replica = board.replica
     busy = sum(len(p) for job in replica.jobs for p in replica.run(job).allocation.values())
     return JobsPage(
@@ -182,18 +182,18 @@ def _key(sort: str) -> Callable[[JobRow], Any]:
     return lambda row: row.age_ms if row.age_ms is not None else float("inf")
 
 
-def _choices(rows: list[JobRow], asked: Filter) -> list[Choice]:
+def _choices(rows: list[JobRow], asked: Filter) -> list[StateChoice]:
     """Each state that some job has, with how many."""
     counts: dict[str, tuple[int, Tone]] = {}
     for row in rows:
         counts[row.word] = (counts.get(row.word, (0, row.tone))[0] + 1, row.tone)
     trouble = sum(row.needs_somebody for row in rows)
-    found = [Choice("all", len(rows), asked.url(state=""), not asked.state, "calm")]
+    found = [StateChoice("all", len(rows), asked.url(state=""), not asked.state, "calm")]
     if trouble or asked.state == "trouble":
         url = asked.url(state="trouble")
-        found.append(Choice("trouble", trouble, url, asked.state == "trouble", "bad"))
+        found.append(StateChoice("trouble", trouble, url, asked.state == "trouble", "bad"))
     for word in ORDER:
         if word in counts or asked.state == word:
             count, tone = counts.get(word, (0, "calm"))
-            found.append(Choice(word, count, asked.url(state=word), asked.state == word, tone))
+            found.append(StateChoice(word, count, asked.url(state=word), asked.state == word, tone))
     return found

@@ -31,7 +31,7 @@ class TooManyViewers(Exception):
     """No more streams are taken."""
 
 
-class Channel:
+class LivePage:
     """The viewers of one address. On the thread of the event loop."""
 
     def __init__(self, console: Console, address: Address) -> None:
@@ -91,12 +91,12 @@ class Channel:
         return {each.id: text for each, text in zip(page.parts, texts, strict=True)}
 
 
-class Channels:
+class LivePages:
     """All channels. On the thread of the event loop."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._channels: dict[Address, Channel] = {}
+        self._channels: dict[Address, LivePage] = {}
 
     @property
     def viewers(self) -> int:
@@ -113,7 +113,7 @@ class Channels:
             raise TooManyViewers
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = Channel(self._console, address)
+            channel = self._channels[address] = LivePage(self._console, address)
         queue = channel.enter()
         if channel.task is None:
             channel.task = asyncio.get_running_loop().create_task(channel.run())
@@ -125,7 +125,7 @@ class Channels:
         finally:
             channel.leave(queue)
 
-    def _gone(self, address: Address, channel: Channel) -> Callable[[object], None]:
+    def _gone(self, address: Address, channel: LivePage) -> Callable[[object], None]:
         def gone(_: object) -> None:
             if channel.viewers:  # somebody has come while it ended
                 channel.task = asyncio.get_running_loop().create_task(channel.run())

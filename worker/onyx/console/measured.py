@@ -88,7 +88,8 @@ def job_figures(measured: Measured, job: str) -> JobFigures:
     if its is None:
         return JobFigures()
     behind = _behind(its.segments_behind, its.bytes_behind, its.seconds_behind)
-    return JobFigures(rate(its.per_s), behind, _seconds(its.complete.quantile_s(LATENCY_PART)))
+    reads = "" if its.per_s is None else rate(its.per_s)
+    return JobFigures(reads, behind, _seconds(its.complete.quantile_s(LATENCY_PART)))
 
 
 def task_figures(measured: Measured, job: str, task: str) -> TaskFigures:

@@ -45,7 +45,7 @@ HISTORY_MAX = 200
 NAVIGATION = (("/", "Jobs"), ("/cluster", "Cluster"), ("/time", "Time"))
 
 
-class Part(msgspec.Struct, frozen=True):
+class PagePart(msgspec.Struct, frozen=True):
     """A part of a page."""
 
     id: str
@@ -59,7 +59,7 @@ class Page(msgspec.Struct, frozen=True):
     title: str
     section: str
     """Which entry of the navigation it belongs to."""
-    parts: tuple[Part, ...]
+    parts: tuple[PagePart, ...]
     code: int = 200
     is_live: bool = True
 
@@ -90,7 +90,7 @@ class Console:
         """The page at an address."""
         board = self._reporter.board()
         found = self._find(board, path, query)
-        trouble = Part("trouble", "trouble.html", board)
+        trouble = PagePart("trouble", "trouble.html", board)
         return msgspec.structs.replace(found, parts=(trouble, *found.parts))
 
     def html(self, page: Page) -> str:
@@ -118,9 +118,11 @@ class Console:
     def _find(self, board: Board, path: str, query: Mapping[str, str]) -> Page:
         if path == "/":
             view = jobs_page(board, Filter.of(query))
-            return Page("Jobs", "/", (Part("jobs", "jobs.html", view),))
+            return Page("Jobs", "/", (PagePart("jobs", "jobs.html", view),))
         if path == "/cluster":
-            return Page("Cluster", path, (Part("cluster", "cluster.html", cluster_page(board)),))
+            return Page(
+                "Cluster", path, (PagePart("cluster", "cluster.html", cluster_page(board)),)
+            )
         if path == "/time":
             return self._time(board, query)
         head, _, rest = path.removeprefix("/jobs/").partition("/")
@@ -141,7 +143,7 @@ class Console:
             return missing("no such entry", why, "/time")
         view = time_page(changes, shown, job, names)
         return Page(
-            f"Entry {view.at}", "/time", (Part("time", "time.html", view),), is_live=not asked
+            f"Entry {view.at}", "/time", (PagePart("time", "time.html", view),), is_live=not asked
         )
 
     def _change(self, asked: str) -> Change | None:
@@ -158,7 +160,7 @@ class Console:
         manifest, unreadable = self._manifest(board, status)
         title = f"{status.name or status.id} · {rest or 'job'}"
         if rest == "manifest":
-            shown = Part(
+            shown = PagePart(
                 "manifest", "manifest.html", self._manifest_page(board, status, unreadable)
             )
             return Page(title, "/", (shown,), is_live=False)
@@ -169,8 +171,11 @@ class Console:
         view = job_page(board, status, manifest, its, completed)
         if unreadable:
             view = msgspec.structs.replace(view, unreadable=unreadable)
-        parts = [Part("head", "job_head.html", view), Part("graph", "job_graph.html", view)]
-        parts += [Part("tasks", "job_tasks.html", view), Part("past", "job_past.html", view)]
+        parts = [PagePart("head", "job_head.html", view), PagePart("graph", "job_graph.html", view)]
+        parts += [
+            PagePart("tasks", "job_tasks.html", view),
+            PagePart("past", "job_past.html", view),
+        ]
         return Page(title, "/", tuple(parts))
 
     def _completed(self, board: Board, job: JobId, manifest: Job) -> dict[str, int]:
@@ -195,10 +200,12 @@ class Console:
         text, changed = "", tuple[DifferenceLine, ...]()
         try:
             if digest is not None:
-                text = manifest_text(self._reporter.manifests.text(digest))
+                text = manifest_text(self._reporter.manifests.text(digest), status.id)
                 if old is not None:
-                    changed = difference(manifest_text(self._reporter.manifests.text(old)), text)
-        except (OnyxError, ValueError) as error:
+                    changed = difference(
+                        manifest_text(self._reporter.manifests.text(old), before or ""), text
+                    )
+        except OnyxError as error:
             unreadable = unreadable or f"it cannot be read: {error}"
         return ManifestPage(status.id, status.name, text, before or "", changed, unreadable)
 
@@ -226,7 +233,7 @@ class MissingPage(msgspec.Struct, frozen=True):
 def missing(what: str, why: str, back: str = "/") -> Page:
     """The page that says so."""
     view = MissingPage(what, why, back)
-    return Page(what.capitalize(), "", (Part("missing", "missing.html", view),), 404, False)
+    return Page(what.capitalize(), "", (PagePart("missing", "missing.html", view),), 404, False)
 
 
 @cache

@@ -95,7 +95,7 @@ def serving(client: JobReader, settings: Settings, options: ConsoleOptions) -> I
         stack.callback(listener.close)
         files = ServerFiles.named_by(http.cert_file, http.key_file, http.client_ca_file, VARIABLES)
         past = stack.enter_context(followed(client))
-        ask = _asker(client, settings)
+        ask = asker(client, settings)
         reporter = Reporter(client, past, clock.wall_ms, time.monotonic, FRESH_S, ask)
         console = Console(client, past, reporter, settings.tenancy_id, clock.wall_ms)
         guard = Guard(options.hosts, Tokens(clock, options.token_file or None))
@@ -109,7 +109,8 @@ def serving(client: JobReader, settings: Settings, options: ConsoleOptions) -> I
         yield f"{'https' if server.tls else 'http'}://{_shown(options)}:{server.port}/"
 
 
-def _asker(client: JobReader, settings: Settings) -> Callable[[Replica], Measures]:
+def asker(client: JobReader, settings: Settings) -> Callable[[Replica], Measures]:
+    """What asks all workers what they measure."""
     reader = measure_reader(client, settings)
 
     def ask(replica: Replica) -> Measures:

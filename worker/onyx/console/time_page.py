@@ -90,7 +90,7 @@ class TimePage(msgspec.Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """Of the picture."""
+        """How wide the picture is."""
         return max(len(self.ticks), 1) * TICK_WIDTH
 
     height: int = PICTURE_HEIGHT

@@ -62,7 +62,7 @@ def instant(wall_ms: int) -> str:
 
 
 def iso(wall_ms: int) -> str:
-    """The same for programs."""
+    """A moment for programs."""
     return instant(wall_ms).replace(" ", "T") + "Z" if wall_ms > 0 else ""
 
 
@@ -82,7 +82,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
-class Pages(msgspec.Struct, frozen=True):
+class Pagination(msgspec.Struct, frozen=True):
     """A long list in pieces: which one is shown of how many."""
 
     number: int
@@ -91,7 +91,7 @@ class Pages(msgspec.Struct, frozen=True):
     rows: int
 
     @classmethod
-    def of(cls, rows: int, number: int, size: int) -> Pages:
+    def of(cls, rows: int, number: int, size: int) -> Pagination:
         """The page with a number; the nearest one that there is."""
         last = max(1, -(-rows // size))
         number = min(max(1, number), last)
