@@ -181,6 +181,42 @@ _SOURCES = Row(
     ],
 )
 
+_LAG = Row(
+    "Lag and latency",
+    [
+        _by_task(
+            "Segments behind",
+            f"sum by (task) (onyx_source_lag_segments{{{TASK}}})",
+            "There and not processed, by input. Rising: the job is too slow for what comes.",
+            width=8,
+        ),
+        _by_task(
+            "Bytes behind",
+            f"sum by (task) (onyx_source_lag_bytes{{{TASK}}})",
+            "Likewise, of files and journals.",
+            unit="bytes",
+            width=8,
+        ),
+        _by_task(
+            "Oldest open tree",
+            f"max by (task) (onyx_source_oldest_open_seconds{{{TASK}}})",
+            "Since when the oldest segment was read that is not wholly processed.",
+            unit="s",
+            width=8,
+        ),
+        lines(
+            "Complete latency",
+            [
+                Query(_quantile(0.5, "onyx_segment_complete_seconds", "task"), "{{task}}, median"),
+                Query(_quantile(0.99, "onyx_segment_complete_seconds", "task"), "{{task}}, p99"),
+            ],
+            "From reading a segment until its whole tree is processed.",
+            unit="s",
+            width=24,
+        ),
+    ],
+)
+
 _ACKERS = Row(
     "Ackers",
     [
@@ -302,5 +338,5 @@ DASHBOARD = Dashboard(
     title="Onyx / Job",
     description="One job: throughput, back-pressure, batches, sources and faults by task.",
     variables=[NAMESPACE, CLUSTER, JOBS, TASKS],
-    rows=[_OVERVIEW, _TASKS, _PRESSURE, _BATCHES, _SOURCES, _ACKERS, _WINDOWS, _SPARK],
+    rows=[_OVERVIEW, _TASKS, _PRESSURE, _BATCHES, _LAG, _SOURCES, _ACKERS, _WINDOWS, _SPARK],
 )

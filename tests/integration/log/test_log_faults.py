@@ -280,3 +280,15 @@ def test_a_backlog_of_the_largest_entries_is_read(zookeeper, stack):
     assert [len(entry.command.peer_site["text"]) for entry in inbox.take(70)] == [
         262_144 - 200
     ] * 70
+
+
+def test_requests_to_zookeeper_are_measured(zookeeper, stack):
+    group = open_group(stack, settings_for(zookeeper.address), "measured")
+    before = group.traffic()
+    group.put_document("measured", b"x" * 10_000, None)
+    assert group.get_document("measured") is not None
+    after = group.traffic()
+    assert after.requests.since(before.requests).count >= 2
+    assert after.requests.total_s > before.requests.total_s
+    assert after.sent_bytes - before.sent_bytes > 10_000
+    assert after.received_bytes - before.received_bytes > 10_000

@@ -29,6 +29,7 @@ from onyx.log.paths import Paths
 from onyx.log.tenancy import Usage
 from onyx.log.zookeeper.chunks import pack
 from onyx.replica.command import Command, Entry
+from onyx.reports.measures import ZooKeeperMeasures
 from onyx.settings import LogSettings
 
 Deliver = Callable[[Entry | Origin], None]
@@ -324,6 +325,9 @@ class MemoryGroupLog(MemorySession):
 
     def call(self, function: Callable[[], None]) -> None:
         self._loop.call(function)
+
+    def traffic(self) -> ZooKeeperMeasures:
+        return ZooKeeperMeasures()
 
     def confirmed_s(self) -> float:
         with self._store.lock:

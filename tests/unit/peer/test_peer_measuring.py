@@ -12,7 +12,8 @@ from onyx.ids import JobId
 from onyx.peer.work.measuring import LOOK_S, Measuring
 from onyx.plugins.protocol import Behind
 from onyx.reports.measures import Measures, WorkerMeasures, of_job
-from onyx.telemetry.interface import TalliedTask
+from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST
+from onyx.telemetry.interface import GroupMetrics, TalliedTask
 
 SEGMENTS = [{"n": n} for n in range(40)]
 
@@ -220,3 +221,26 @@ def lag(bench):
         bench.look()
     (read,) = [each.input for each in bench.document().tasks if each.input is not None]
     return read
+
+
+def test_series_of_lag_are_those_of_the_document_and_end_with_the_incarnation():
+    class Metrics(GroupMetrics):
+        def __init__(self):
+            self.found = {}
+
+        def replace(self, metric, series):
+            self.found[metric] = series
+
+    bench, metrics = Measured(chain(SEGMENTS, fn="m:fn", read={"batchSize": 10})), Metrics()
+    bench.start()
+    for _ in range(20):
+        bench.round(["read"])
+    read = lag(bench)
+    bench.measuring.export(metrics)
+    assert metrics.found == {
+        SOURCE_LAG: {("bench", JOB, "read"): 40},
+        SOURCE_LAG_BYTES: {},
+        SOURCE_OLDEST: {("bench", JOB, "read"): pytest.approx(read.oldest_open_s)},
+    }
+    bench.measuring.close(metrics)
+    assert set(map(len, metrics.found.values())) == {0}

@@ -21,6 +21,7 @@ from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.tenancy import Usage
 from onyx.replica.command import Command, Entry
+from onyx.reports.measures import ZooKeeperMeasures
 
 logger = logging.getLogger("onyx.log")
 
@@ -220,6 +221,10 @@ class GroupLog(LogReader, Protocol):
 
     def call(self, function: Callable[[], None]) -> None:
         """Run this on the log's thread: proves that the thread moves."""
+        ...
+
+    def traffic(self) -> ZooKeeperMeasures:
+        """What has passed between this process and ZooKeeper, in this session. From any thread."""
         ...
 
     def confirmed_s(self) -> float:

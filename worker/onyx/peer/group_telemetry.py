@@ -14,6 +14,7 @@ from onyx.ids import GroupId, JobId, TaskName
 from onyx.model.job import Job
 from onyx.replica.command import Entry, Undecodable
 from onyx.replica.state import Replica
+from onyx.reports.measures import ZooKeeperMeasures
 from onyx.telemetry.catalog import (
     CALLS_REFUSED,
     JOB_INFO,
@@ -26,6 +27,10 @@ from onyx.telemetry.catalog import (
     STREAM_BYTES,
     STREAM_FRAMES,
     STREAM_RECONNECTS,
+    ZOOKEEPER_BYTES,
+    ZOOKEEPER_REQUESTS,
+    ZOOKEEPER_SECONDS,
+    ZOOKEEPER_WATCHES,
 )
 from onyx.telemetry.interface import GroupMetrics, TalliedTask, TaskMetrics
 from onyx.telemetry.labels import Direction, PeerState
@@ -50,6 +55,7 @@ class GroupTelemetry:
         self._jobs: dict[JobId, tuple[str, str]] = {}
         self._seen: tuple[object, ...] = ()
         self._reported = Counters()
+        self._zookeeper = ZooKeeperMeasures()
 
     def of_task(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
         """Where a peer that begins to work on a task reports what it does; from any thread."""
@@ -105,6 +111,16 @@ class GroupTelemetry:
         metrics.add(STREAM_RECONNECTS, now.reconnects - before.reconnects)
         for reason, calls in (now.refused_calls - before.refused_calls).items():
             metrics.add(CALLS_REFUSED, calls, reason)
+
+    def report_zookeeper(self, now: ZooKeeperMeasures) -> None:
+        """Add what has passed since the last call; `now` are the totals of the session."""
+        before, self._zookeeper = self._zookeeper, now
+        metrics, passed = self._metrics, now.requests.since(before.requests)
+        metrics.add(ZOOKEEPER_REQUESTS, max(0, passed.count))
+        metrics.add(ZOOKEEPER_SECONDS, max(0.0, passed.total_s))
+        metrics.add(ZOOKEEPER_BYTES, now.sent_bytes - before.sent_bytes, Direction.OUT)
+        metrics.add(ZOOKEEPER_BYTES, now.received_bytes - before.received_bytes, Direction.IN)
+        metrics.set(ZOOKEEPER_WATCHES, now.watches)
 
     def close(self) -> None:
         """The incarnation has ended: it has no peers and no jobs."""

@@ -23,6 +23,8 @@ when it leaves. `least`: the least of the peers that have one; without any there
 
 
 TASK = ("job", "task")
+RUN = ("job", "job_id", "task")
+"""Jobs of one name are apart."""
 
 _BATCH_SECONDS = (1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 _COMPLETE_SECONDS = (
@@ -31,6 +33,8 @@ _COMPLETE_SECONDS = (
 _BATCH_SEGMENTS = (1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 20_000.0)
 _APPLY_SECONDS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0)
 _SERVED_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+ZOOKEEPER_LATENCIES_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+"""Bounds of what workers measure of their requests (`reports.measures`)."""
 _SPARK_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0)
 
 
@@ -177,6 +181,19 @@ SOURCE_OFFSET = Metric(
     "reads, or has read to the end.",
     merge="kept",
 )
+SOURCE_LAG = Metric(
+    "onyx_source_lag_segments", "gauge", RUN,
+    "Segments that are there and not processed, in the partitions that this process reads; absent "
+    "while the source does not say it.",
+)  # fmt: skip
+SOURCE_LAG_BYTES = Metric(
+    "onyx_source_lag_bytes", "gauge", RUN,
+    "Bytes that are there and not processed, likewise.",
+)  # fmt: skip
+SOURCE_OLDEST = Metric(
+    "onyx_source_oldest_open_seconds", "gauge", RUN,
+    "Time since the oldest segment was read whose tree is not processed; absent without one.",
+)  # fmt: skip
 SPARK_STAGE_SECONDS = Metric(
     "onyx_spark_stage_seconds",
     "histogram",
@@ -347,6 +364,22 @@ PEERS = Metric(
 SESSION_LOSSES = Metric(
     "onyx_zookeeper_session_losses_total", "counter", (),
     "ZooKeeper sessions lost; after each, the group joins again under new ids.",
+)  # fmt: skip
+ZOOKEEPER_REQUESTS = Metric(
+    "onyx_zookeeper_requests_total", "counter", (),
+    "Requests to ZooKeeper that were answered.",
+)  # fmt: skip
+ZOOKEEPER_SECONDS = Metric(
+    "onyx_zookeeper_request_seconds_total", "counter", (),
+    "Time from sending requests to ZooKeeper to their answers; by its requests, the latency.",
+)  # fmt: skip
+ZOOKEEPER_BYTES = Metric(
+    "onyx_zookeeper_bytes_total", "counter", ("direction",),
+    "Bytes between this process and ZooKeeper.",
+)  # fmt: skip
+ZOOKEEPER_WATCHES = Metric(
+    "onyx_zookeeper_watches", "gauge", (),
+    "Watches that this process has set.",
 )  # fmt: skip
 STREAM_BYTES = Metric(
     "onyx_grpc_stream_bytes_total",

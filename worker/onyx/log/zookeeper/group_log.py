@@ -29,6 +29,7 @@ from onyx.log.paths import Paths
 from onyx.log.zookeeper.log import ZooKeeperLog
 from onyx.log.zookeeper.session import ZooKeeperSession
 from onyx.replica.command import Command
+from onyx.reports.measures import ZooKeeperMeasures
 from onyx.settings import Settings
 from onyx.tls.files import CertificateFiles
 
@@ -86,6 +87,10 @@ class ZooKeeperGroupLog(ZooKeeperLog):
     def call(self, function: Callable[[], None]) -> None:
         """Run this on the log's thread: proves that the thread moves."""
         self._session.loop.call(function)
+
+    def traffic(self) -> ZooKeeperMeasures:
+        """What has passed between this process and ZooKeeper, in this session."""
+        return self._session.traffic.measures()
 
     def confirmed_s(self) -> float:
         """Monotonic time at which the server last confirmed the session (for the lease)."""

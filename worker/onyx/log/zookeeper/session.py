@@ -48,7 +48,10 @@ from onyx.log.callback_loop import Loop
 from onyx.log.interface import Session
 from onyx.log.zookeeper.dialler import TELL_AFTER_S, Dialler, Start, socket_of, stop
 from onyx.log.zookeeper.lost_servers import LOOKS_PER_SESSION, Look, Silence, TransactionComparison
+from onyx.reports.measures import ZooKeeperMeasures
 from onyx.settings import ZooKeeperSettings
+from onyx.telemetry.catalog import ZOOKEEPER_LATENCIES_S
+from onyx.telemetry.tallies import Tally
 from onyx.tls.files import CertificateFiles
 
 REPLY_LOST = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
@@ -97,6 +100,7 @@ class ZooKeeperSession:
         self._lost = False
         self._failure: Exception | None = None
         self._confirmed_s = time.monotonic()
+        self.traffic = Traffic()
         self._expired = False
         """The session of a group is over; set on kazoo's thread."""
         self.loop = Loop(name)
@@ -106,6 +110,7 @@ class ZooKeeperSession:
             self.loop.stop()
             raise
         client = self._client
+        self.traffic.count(client)
         self._silence = Silence(self.address, time.monotonic(), lambda: socket_of(client))
         self._comparison = TransactionComparison(client, self._dialler.new, settings)
         self.loop.every(self.session_timeout_s / HEARTBEATS_PER_SESSION, self._beat)
@@ -159,7 +164,7 @@ class ZooKeeperSession:
         def finished(result: Any) -> None:
             # A refusal is an answer too: the server that gave it knows the session.
             if result.exception is None or not isinstance(result.exception, REPLY_LOST):
-                self._confirm(sent_s)
+                self._answered(sent_s)
             value = result.exception if result.exception is not None else result.value
             self.loop.call(lambda: done(value))
 
@@ -187,9 +192,9 @@ class ZooKeeperSession:
         except NoAuthError as error:
             raise self.denied() from error
         except KazooException:
-            self._confirm(sent_s)
+            self._answered(sent_s)
             raise
-        self._confirm(sent_s)
+        self._answered(sent_s)
         return value
 
     def perform(self, start: Start) -> Any:
@@ -265,6 +270,10 @@ class ZooKeeperSession:
             now_s, connected = time.monotonic(), self._live.is_set()
             self._silence.look(Look(now_s, self._confirmed_s, self.session_timeout_s, connected))
 
+    def _answered(self, sent_s: float) -> None:
+        self.traffic.answered(time.monotonic() - sent_s)
+        self._confirm(sent_s)
+
     def _confirm(self, sent_s: float) -> None:
         # Never backward: answers come in any order of the moments at which requests were sent.
         if not self._expired:
@@ -292,6 +301,45 @@ class ZooKeeperSession:
 
     def _stop_client(self) -> None:
         stop(self._client)
+
+
+class Traffic:
+    """What has passed on one session. Requests are counted where they are answered, on several
+    threads, and bytes where kazoo writes and reads them: counts may miss one now and then."""
+
+    def __init__(self) -> None:
+        self.requests = Tally(ZOOKEEPER_LATENCIES_S)
+        self._bytes = [0, 0]
+        self._client: KazooClient | None = None
+
+    def answered(self, seconds: float) -> None:
+        """A request has its answer."""
+        self.requests.observe(seconds)
+
+    def count(self, client: KazooClient) -> None:
+        """Count the bytes of a client."""
+        self._client = client
+        connection, total = client._connection, self._bytes
+        write, read = connection._write, connection._read
+
+        def counted_write(message: bytes, timeout: float) -> Any:
+            total[0] += len(message)
+            return write(message, timeout)
+
+        def counted_read(length: int, timeout: float) -> Any:
+            total[1] += length
+            return read(length, timeout)
+
+        connection._write, connection._read = counted_write, counted_read
+
+    def measures(self) -> ZooKeeperMeasures:
+        """The totals now; from any thread."""
+        client = self._client
+        watches = 0
+        if client is not None:
+            watches = sum(len(each) for each in (client._data_watchers, client._child_watchers))
+        sent, received = self._bytes
+        return ZooKeeperMeasures(self.requests.durations(), sent, received, watches)
 
 
 class AllOf:

@@ -6,6 +6,9 @@ dropped, the code that jobs run with, garbage in the log. On the thread of the g
 
 from __future__ import annotations
 
+import contextlib
+
+from onyx.errors import Unavailable
 from onyx.peer.life import Life
 from onyx.peer.liveness import WatchedThread
 from onyx.peer.watch.code_watch import CodeWatch
@@ -44,7 +47,10 @@ class GroupWatches:
             self._life.log.call(lambda: liveness.beat(WatchedThread.LOG))
             self._life.telemetry.report_traffic(self._life.transport.counters())
         permitted = self._life.lease.permitted()
-        self._work.measuring.look(self._work.tasks.runners, replica)
+        if self._work.measuring.look(self._work.tasks.runners, replica):
+            self._life.telemetry.report_zookeeper(self._life.log.traffic())
+            with contextlib.suppress(Unavailable):  # tasks change; the next look is soon
+                self._work.measuring.export(self._life.context.metrics)
         self._stalls.look(self._work.tasks.runners, replica, permitted)
         self._outcomes.look(replica.records, permitted)
         self._code.look(replica, permitted)
@@ -58,4 +64,5 @@ class GroupWatches:
         """The incarnation has ended."""
         self._life.context.liveness.forget(WatchedThread.LOG)
         self._stalls.close()
+        self._work.measuring.close(self._life.context.metrics)
         self._collecting.close()

@@ -46,6 +46,8 @@ from onyx.reports.measures import (
 from onyx.task.source.partition import Partition
 from onyx.task.source.source import Source
 from onyx.task.task import BatchTask, Task
+from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST, Metric
+from onyx.telemetry.interface import GroupMetrics
 
 LOOK_S = 2.0
 """Between two looks."""
@@ -74,8 +76,19 @@ class _Look(msgspec.Struct, frozen=True):
 class Measuring:
     """The measures of one incarnation. `look` on the group's thread, `document` on any."""
 
-    def __init__(self, group: GroupId, clock: Clock, aside: Aside) -> None:
-        """`aside` runs what may block, on a thread of its own."""
+    def __init__(
+        self,
+        group: GroupId,
+        clock: Clock,
+        aside: Aside,
+        zookeeper: Callable[[], ZooKeeperMeasures] = ZooKeeperMeasures,
+    ) -> None:
+        """
+        Args:
+            aside: runs what may block, on a thread of its own.
+            zookeeper: what has passed between this process and ZooKeeper.
+        """
+        self._zookeeper = zookeeper
         self._group = group
         self._clock = clock
         self._lags = Lags(clock, aside)
@@ -85,11 +98,11 @@ class Measuring:
         self._position = 0
         self._next_s = 0.0
 
-    def look(self, runners: Collection[TaskRunner], replica: Replica) -> None:
-        """Take down what the tasks have counted, if it is time."""
+    def look(self, runners: Collection[TaskRunner], replica: Replica) -> bool:
+        """Take down what the tasks have counted, if it is time; whether it was."""
         now_s = self._clock.monotonic_s()
         if now_s < self._next_s:
-            return
+            return False
         self._next_s = now_s + LOOK_S
         with self._lock:
             self._runners, self._position = tuple(runners), replica.version
@@ -99,6 +112,25 @@ class Measuring:
             for key in self._looks.keys() - there:
                 del self._looks[key]
         self._lags.look(self._runners, now_s)
+        return True
+
+    def export(self, metrics: GroupMetrics) -> None:
+        """Set the series of how far inputs are behind, by the same measures."""
+        series: dict[Metric, dict[tuple[str, ...], float]] = {each: {} for each in _EXPORTED}
+        names = {each.task.job_id: each.task.job.name for each in self._runners if each.task.job}
+        for task in self.document().tasks if names else ():
+            if task.input is not None and task.job in names:
+                labels = names[JobId(task.job)], task.job, task.task
+                for metric, value in _EXPORTED.items():
+                    if (found := value(task.input)) is not None:
+                        series[metric][labels] = found
+        for metric, its in series.items():
+            metrics.replace(metric, its)
+
+    def close(self, metrics: GroupMetrics) -> None:
+        """The incarnation has ended: it reads nothing."""
+        for metric in _EXPORTED:
+            metrics.replace(metric, {})
 
     def document(self, job: JobId | None = None) -> WorkerMeasures:
         """What is known now of a job, or of all. Raises Unavailable."""
@@ -139,7 +171,7 @@ class Measuring:
             self._clock.wall_ms(),
             tuple(tasks),
             tuple(edges),
-            ZooKeeperMeasures(log_position=position),
+            replace(self._zookeeper(), log_position=position),
             _memory_bytes(),
         )
         whole = Measures((one,))
@@ -349,6 +381,13 @@ def _arriving(before: Lag | None, now_s: float, ends: Mapping[str, int]) -> floa
         return None
     grown = sum(ends.values()) - sum(before.ends.values())
     return max(0.0, grown / max(now_s - before.at_s, 1.0))
+
+
+_EXPORTED: Mapping[Metric, Callable[[InputMeasures], float | None]] = {
+    SOURCE_LAG: lambda found: found.segments_behind,
+    SOURCE_LAG_BYTES: lambda found: found.bytes_behind,
+    SOURCE_OLDEST: lambda found: found.oldest_open_s,
+}
 
 
 def _with_lag(found: InputMeasures, lag: Lag | None, wall_ms: int) -> InputMeasures:

@@ -76,7 +76,7 @@ class Workforce:
         )
         self.services = TaskServices(life, replica)
         self.tasks = RunningTasks(group, self.services, self._threads)
-        self.measuring = Measuring(group, context.clock, life.background.aside)
+        self.measuring = Measuring(group, context.clock, life.background.aside, life.log.traffic)
         self.checker = JobChecker(
             self.services, group, lambda answer: life.events.post(GroupAnswer(answer))
         )
