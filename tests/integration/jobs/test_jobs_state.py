@@ -28,6 +28,7 @@ from onyx.client.window_view import WindowView
 from onyx.gateway.states import AskedState, StateForm
 from onyx.ids import JobId
 from onyx.settings import StateSettings, ZooKeeperSettings
+from onyx.transport.state_queries import MEASURES
 
 pytestmark = pytest.mark.server
 GROUPS, WIDTH = 8, 1_000
@@ -129,10 +130,7 @@ def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
         (each.group, each.lower) for each in view.extents
     )
 
-    measured = measures(cluster.settings, job, timeout_s=WAIT_S)
-    assert measured.silent == {}
-    assert {each.task for each in measured.tasks if each.in_per_s} >= {"read", "count", "keep"}
-
+    check_what_is_measured(cluster, job)
     told = states(api.window_state(cluster.settings, job, "counts", durable=True))
     workers[0].kill()
     after = states(api.window_state(cluster.settings, job, "counts", timeout_s=60))
@@ -175,6 +173,9 @@ def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
     )
 
     served = ServedStates(cluster.settings)
+    shown = over_http(served, job, MEASURES, durable=False)
+    assert {each["task"] for each in shown["tasks"]} >= {"read", "count", "write"}
+    assert len(shown["workers"]) == 1
     assert over_http(served, job, "everything", durable=True)["extents"][0]["state"] > 0
     told = states(api.window_state(cluster.settings, job, "counts", durable=True))
     counted = by_group(api.window_state(cluster.settings, job, "keep.seen", durable=True))
@@ -186,6 +187,17 @@ def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
     assert found["next"]
     served.close()
     check_what_is_kept(cluster, job, told, tmp_path)
+
+
+def check_what_is_measured(cluster: Cluster, job: JobId) -> None:
+    """By both workers: rates are known when a worker has looked twice."""
+    for _ in range(QUESTIONS_MAX):
+        measured = measures(cluster.settings, job, timeout_s=WAIT_S)
+        assert measured.silent == {}
+        assert len(measured.workers) == 2
+        if {each.task for each in measured.tasks if each.in_per_s} >= {"read", "count", "keep"}:
+            return
+    raise AssertionError(f"nothing moves: {measured}")
 
 
 def over_http(served: ServedStates, job: JobId, window: str, durable: bool) -> Any:

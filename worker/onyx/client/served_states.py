@@ -1,5 +1,5 @@
-"""Answers questions about states that come over HTTP (`gateway/states`): any worker asks
-the others.
+"""Answers questions about states, and about what workers measure, that come over HTTP
+(`gateway/states`): any worker asks the others.
 
 Asking takes threads, of which there are few, and each has a client of its own: what is behind them
 waits until its time is over. A client is made when it is first needed, so that a worker that
@@ -12,8 +12,12 @@ import asyncio
 import queue
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
+from msgspec.structs import asdict
+
 from onyx.client.client import Client
 from onyx.client.connection import connect
+from onyx.client.measures import TIMEOUT_S, measure_reader
 from onyx.client.query import state_reader
 from onyx.client.states.kinds import states_of
 from onyx.client.window_view import Question, WindowView, arrow_stream, json_document, json_line
@@ -22,6 +26,7 @@ from onyx.errors import OnyxError, Unavailable
 from onyx.gateway.states import AskedState, ShownState, StateForm
 from onyx.ids import JobId
 from onyx.settings import Settings
+from onyx.transport.state_queries import MEASURES
 
 THREADS = 4
 
@@ -63,6 +68,17 @@ class ServedStates:
 
     def _shown(self, client: Client, asked: AskedState) -> ShownState:
         job = JobId(asked.job)
+
+        def token() -> str:
+            """Where workers have no certificates, the others want to see the token too."""
+            return asked.caller.token.decode("latin-1")
+
+        if asked.state == MEASURES:
+            client.job(job)  # or there is no such job
+            within_s = min(TIMEOUT_S, asked.timeout_s / 2)
+            measured = measure_reader(client, self._settings, token).read(job, within_s)
+            joined = {"tasks": measured.tasks, "edges": measured.edges}
+            return ShownState(msgspec.json.encode({**joined, **asdict(measured)}))
         if not asked.state:
             names = [
                 {"state": each.name, "task": each.task, "kind": each.kind, "grouped": each.grouped}
@@ -70,9 +86,7 @@ class ServedStates:
             ]
             return ShownState(json_document({"states": names}))
         question = Question(job, asked.state, asked.select, asked.extents_max, asked.durable)
-        # Where workers have no certificates, the others want to see the token too.
-        token = asked.caller.token.decode("latin-1")
-        view = state_reader(client, self._settings, lambda: token).read(question, asked.timeout_s)
+        view = state_reader(client, self._settings, token).read(question, asked.timeout_s)
         following = "" if view.next is None else encode_place(view.next)
         return ShownState(body_of(view, asked.form, following), following)
 
