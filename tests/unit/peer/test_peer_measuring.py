@@ -215,6 +215,29 @@ def test_a_source_is_asked_one_question_at_a_time():
     assert len(asked) == 1
 
 
+def test_a_task_with_state_says_how_large_its_log_is():
+    spec = chain(SEGMENTS, fn="m:fn")
+    spec["catalog"][1] |= {
+        "state": {"seen": "value[int]"},
+        "fn": "m:count",
+        "groupByKey": "n",
+        "fluxPolicy": "continue",
+        "deduplicate": False,
+    }
+    bench = Measured(spec)
+    bench._functions = {"m:count": count}
+    bench.start()
+    bench.settle()
+    (work,) = [each for each in bench.document().tasks if each.state is not None]
+    assert work.task == "work"
+    assert work.state.bytes > 0
+
+
+def count(segment, state):
+    state.seen = (state.seen or 0) + 1
+    return segment
+
+
 def lag(bench):
     """What the input says after a question that is newer."""
     for _ in range(3):

@@ -149,17 +149,6 @@ class InputMeasures(msgspec.Struct, frozen=True):
         )
 
 
-class AnswerMeasures(msgspec.Struct, frozen=True):
-    """The requests to one input that were answered in one way, by the workers that own its
-    partitions, since they began."""
-
-    level: str
-    """What the client waits for: `journal`, `ack`."""
-    status: str
-    count: int
-    seconds: Durations = NO_DURATIONS
-
-
 class StateMeasures(msgspec.Struct, frozen=True):
     """The state that a task keeps, over the peers that are meant."""
 
@@ -210,8 +199,6 @@ class TaskMeasures(msgspec.Struct, frozen=True):
     """Event time that all peers have reached."""
     input: InputMeasures | None = None
     """There for an input, and a stage in the middle."""
-    answers: tuple[AnswerMeasures, ...] = ()
-    """There for an input of requests."""
     state: StateMeasures | None = None
     """There for a task that keeps state."""
 
@@ -230,7 +217,6 @@ class TaskMeasures(msgspec.Struct, frozen=True):
             queue_max=self.queue_max + other.queue_max,
             watermark_ms=_least(self.watermark_ms, other.watermark_ms),
             input=_joined(self.input, other.input),
-            answers=together((*self.answers, *other.answers)),
             state=_joined(self.state, other.state),
         )
 
@@ -372,20 +358,6 @@ def furthest(partitions: Iterable[PartitionMeasures]) -> tuple[PartitionMeasures
     """The partitions that are furthest behind, first."""
     ordered = sorted(partitions, key=lambda each: (-(each.segments_behind or 0), each.name))
     return tuple(ordered[:PARTITIONS_SHOWN_MAX])
-
-
-def together(answers: Iterable[AnswerMeasures]) -> tuple[AnswerMeasures, ...]:
-    """The answers of one kind together."""
-    found: dict[tuple[str, str], AnswerMeasures] = {}
-    for each in answers:
-        key = each.level, each.status
-        before = found.get(key)
-        if before is not None:
-            each = replace(
-                each, count=before.count + each.count, seconds=before.seconds + each.seconds
-            )
-        found[key] = each
-    return tuple(found[key] for key in sorted(found))
 
 
 # --- how parts add up ---------------------------------------------------------------------------

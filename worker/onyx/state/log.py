@@ -97,6 +97,11 @@ class StateLog:
         self._writer.append(chunk, encoded)
 
     @property
+    def size_bytes(self) -> int:
+        """What a reader of this log has to read, about; from any thread."""
+        return self._size.snapshot + self._size.since
+
+    @property
     def wants_snapshot(self) -> bool:
         """Whether the log takes longer to read and restore than a snapshot would."""
         settings = self._settings

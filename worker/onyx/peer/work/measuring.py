@@ -38,6 +38,7 @@ from onyx.reports.measures import (
     InputMeasures,
     Measures,
     PartitionMeasures,
+    StateMeasures,
     TaskMeasures,
     WorkerMeasures,
     ZooKeeperMeasures,
@@ -248,7 +249,12 @@ def _look(task: Task, now_s: float) -> _Look | None:
 
 
 def _measured(task: Task, passed: Passed, now_s: float) -> TaskMeasures:
-    source, queue, queue_max, watermark_ms = source_of(task), 0, 0, None
+    source, queue, queue_max = source_of(task), 0, 0
+    watermark_ms, state = None, None
+    if isinstance(task, BatchTask) and task.wired:
+        event_time, keeper = task.allocation.event_time, task.allocation.keeper
+        watermark_ms = None if event_time is None else event_time.sent_ms
+        state = None if keeper is None else StateMeasures(keeper.writer.size_bytes)
     if isinstance(task, BatchTask) and task.wired and (source is None or task.runtime.sink):
         queue = task.allocation.inbox.waiting_segments()
         queue_max = task.runtime.services.settings.task.inbox_segments_max
@@ -269,6 +275,7 @@ def _measured(task: Task, passed: Passed, now_s: float) -> TaskMeasures:
         queue_max=queue_max,
         watermark_ms=watermark_ms,
         input=None if source is None else _of_source(source, passed, now_s),
+        state=state,
     )
 
 

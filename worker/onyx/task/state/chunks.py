@@ -193,6 +193,11 @@ class ChunkWriter:
         """Another peer has fenced this log and taken over: nothing here counts any more."""
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of the log, about; from any thread."""
+        return self._log.size_bytes
+
+    @property
     def wants_snapshot(self) -> bool:
         """Whether the next chunk is to hold the whole state."""
         return self._log.wants_snapshot
