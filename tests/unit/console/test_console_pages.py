@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import threading
 
 import pytest
 from tests.support.console_world import (
@@ -16,6 +17,7 @@ from tests.support.console_world import (
     shop,
 )
 
+from onyx.console import board
 from onyx.console.jobs_page import Filter
 from onyx.errors import Unavailable
 from onyx.ids import JobId
@@ -229,4 +231,21 @@ def test_a_page_says_of_when_it_is_when_zookeeper_is_away(monkeypatch: pytest.Mo
     monkeypatch.setattr(world.log, "list_folders", away, raising=False)
     text = plain(console.html(console.page("/", {})))
     assert "ZooKeeper does not answer: no connection" in text
+    assert "orders" in text
+
+
+def test_a_page_waits_no_longer_than_its_patience_for_what_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = ConsoleWorld()
+    world.submit("orders")
+    console = world.console()
+    console.page("/", {})
+    monkeypatch.setattr(board, "PATIENCE_S", 0.0)
+    go_on = threading.Event()
+    monkeypatch.setattr(world.log, "list_folders", lambda _: go_on.wait() and (), raising=False)
+    world.clock_s += 60
+    text = plain(console.html(console.page("/", {})))
+    go_on.set()
+    assert board.SLOW in text
     assert "orders" in text

@@ -48,8 +48,9 @@ REST = 5.0
 """For so many times as long as it took to read nothing is read: of large clusters less often."""
 SETTLED_AFTER_S = 60.0
 """Workers report within this time what they have counted of a job that has ended."""
-READ_PATIENCE_S = 10.0
-"""How long a page waits for what is read beside the log."""
+PATIENCE_S, FIRST_PATIENCE_S = 2.0, 20.0
+"""How long a page waits for what is read beside the log, and the first one."""
+SLOW = "What is beside the log is still being read."
 
 
 class Beginning(msgspec.Struct, frozen=True):
@@ -222,32 +223,36 @@ class Reporter:
         self._board = Board()
         self._stale_s = float("-inf")
         """When it is to be read again."""
-        self._working: threading.Event | None = None
+        self._reading: threading.Event | None = None
         self._settled: dict[JobId, tuple[JobRecord, float, JobReports]] = {}
         """Jobs that have ended: their records, since when that is known, what was read last."""
 
     def board(self) -> Board:
-        """What is known, read anew if it is too old. One thread reads, the others wait for it;
-        whoever has waited for too long gets what there is."""
+        """What is known, read anew if it is too old. One reads for all; who has waited for too long
+        gets what there is, and that it is not of now."""
         with self._lock:
             if self._monotonic_s() < self._stale_s:
                 return self._board
-            mine = self._working is None
-            done = self._working = self._working or threading.Event()
-        if not mine:
-            done.wait(READ_PATIENCE_S)
+            patience_s = PATIENCE_S if self._board.now_ms else FIRST_PATIENCE_S
+            done = self._reading
+            if done is None:
+                done = self._reading = threading.Event()
+                threading.Thread(target=self._renew, args=(done,), daemon=True).start()
+        if done.wait(patience_s):
             return self._board
+        return msgspec.structs.replace(self._board, trouble=self._board.trouble or SLOW)
+
+    def _renew(self, done: threading.Event) -> None:
+        begun_s = self._monotonic_s()
         try:
-            begun_s = self._monotonic_s()
             board = self._read()
             with self._lock:
                 self._board, now_s = board, self._monotonic_s()
                 self._stale_s = now_s + max(self._fresh_s, REST * (now_s - begun_s))
         finally:
             with self._lock:
-                self._working = None
+                self._reading = None
             done.set()
-        return board
 
     def _read(self) -> Board:
         replica, now_ms = self._past.replica, self._now_ms()
