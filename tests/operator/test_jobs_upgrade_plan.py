@@ -162,7 +162,9 @@ def test_a_job_that_is_to_come_to_rest_is_paused_and_waited_for() -> None:
     waiting = now(of)
     assert (waiting.phase, waiting.reason, waiting.actions) == ("Running", "SpecChanged", ())
     assert waiting.message == "its inputs are paused"
+    assert waiting.keeps_pause
     of.busy = False
+    assert now(of).keeps_pause, "also while the new job is submitted"
     of.settle()
     assert of.resumed == {job(of): first}
 

@@ -35,9 +35,8 @@ FILE_WAIT_MIN_S = 1.0
 FILE_WAIT_MAX_S = 60.0
 """Between two looks for the file that a `jobRef` names."""
 BY_COMMAND = "a command killed it"
-_WAITS = "SpecChanged"
-_SUBMITTED = "Submitted"
-"""Reasons of plans that go on with an edit."""
+SPEC_CHANGED = "SpecChanged"
+"""Reason of a job that goes on until the one of the new spec takes its place."""
 _FROM_BEGINNING = UpgradeVerdict()
 """A job that starts from the beginning upgrades nothing."""
 
@@ -86,6 +85,8 @@ class JobPlan(msgspec.Struct, frozen=True):
     """Look again after so long, whatever happens."""
     refusal: str = ""
     """Why the spec is not taken though it is valid by itself, a line each."""
+    keeps_pause: bool = False
+    """Whether a job that was paused for an upgrade stays so, because that goes on."""
     error: Exception | None = None
     """Never set: a job that was refused is reported, and planned again after `again_in_s`."""
 
@@ -114,7 +115,7 @@ def _unpaused(seen: JobObservation, found: JobPlan) -> tuple[Action, ...]:
     job, now = seen.current_job, seen.versions.current
     if not job.paused or job.suspended or seen.spec.declaration.desired_state != "Running":
         return ()
-    if now is None or now.job_id is None or found.reason in (_WAITS, _SUBMITTED):
+    if now is None or now.job_id is None or found.keeps_pause:
         return ()
     return (ControlJob(ResumeJob(job=now.job_id)),)
 
@@ -265,7 +266,8 @@ def _begin(
         actions.append(Remember(record))
     if unknown:
         actions.append(Submit(record.job_id, verdict.upgrades, verdict.remarks))
-    return JobPlan(tuple(actions), "Submitted", _SUBMITTED, f"job {record.job_id} is in the log")
+    message = f"job {record.job_id} is in the log"
+    return JobPlan(tuple(actions), "Submitted", "Submitted", message, keeps_pause=True)
 
 
 def _upgrade(seen: JobObservation, log: Log, old: SubmissionRecord) -> JobPlan:
@@ -278,7 +280,8 @@ def _upgrade(seen: JobObservation, log: Log, old: SubmissionRecord) -> JobPlan:
     if verdict.waits or verdict.pauses:
         phase, _, why = _words_of_live(job)
         pause = () if verdict.waits or job.paused else (ControlJob(PauseJob(job=old.job_id)),)
-        return JobPlan(pause, phase, _WAITS, verdict.waits or why, verdict.again_in_s)
+        message = verdict.waits or why
+        return JobPlan(pause, phase, SPEC_CHANGED, message, verdict.again_in_s, keeps_pause=True)
     named = replace(old, submitted_at="", finished_at="", phase="", upgraded_from=None)
     begun = _begin(seen, log, replace(seen.versions.wanted, upgraded_from=named), verdict)
     actions = begun.actions
@@ -309,11 +312,12 @@ def _replace(seen: JobObservation, old: JobId, job: LogJob) -> JobPlan:
     if desired == "Suspended":
         actions = () if job.suspended else (ControlJob(SuspendJob(job=old)),)
         message = f"job {old} is suspended; the new spec is taken when desiredState is Running"
-        return JobPlan(actions, "Suspended", _WAITS, message)
+        return JobPlan(actions, "Suspended", SPEC_CHANGED, message)
     message = f"job {old} of the previous spec completes what it has begun, then the new one starts"
     if desired == "Stopped":
         message = f"job {old} completes what it has begun; nothing is submitted after it"
-    return JobPlan(_drained(old, job), "Draining", _WAITS, _and_why(message, job))
+    message = _and_why(message, job)
+    return JobPlan(_drained(old, job), "Draining", SPEC_CHANGED, message, keeps_pause=True)
 
 
 def _drained(job_id: JobId, job: LogJob) -> tuple[Action, ...]:

@@ -22,7 +22,7 @@ from onyx.replica.commands import SubmitJob
 from onyx.replica.state import Replica
 from onyx.submission import upgrades
 from onyx.submission.preflight import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers
-from onyx.upgrade.plan import Plan, upgrading
+from onyx.upgrade.plan import UpgradePlan, upgrading
 from onyx_operator.conditions import problem_lines
 from onyx_operator.logs.follower import Follower
 from onyx_operator.logs.state import UpgradeVerdict
@@ -88,7 +88,7 @@ def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> UpgradeVe
     section = upgrading(job, holder).upgrade
     assert section is not None
     try:
-        found = upgrades.plan(log, replica, job, section, instead_of=old)
+        found = upgrades.plan_upgrade(log, replica, job, section, instead_of=old)
     except UserError as error:
         anew = "another restartNonce runs the new one from its beginning"
         return UpgradeVerdict(holder, refusal=f"{error}; {anew}")
@@ -97,7 +97,7 @@ def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> UpgradeVe
     return UpgradeVerdict(holder, remarks=_remarks(found), pauses=bool(found.pauses))
 
 
-def _remarks(found: Plan) -> str:
+def _remarks(found: UpgradePlan) -> str:
     """The tasks and windows whose state is not carried over."""
     steps = [each for each in found.steps if each.fate in ("dropped", "initialized")]
     return ", ".join(f"{each.part} {each.name} is {each.fate}" for each in steps)
