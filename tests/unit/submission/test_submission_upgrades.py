@@ -142,7 +142,9 @@ def test_a_job_that_ends_as_well_is_no_hindrance(client: Client) -> None:
     submit(client, "b", after="a")
     new = upgrading(job("c"), "a")
     assert new.upgrade is not None
-    found = upgrades.plan(client.log, client.replica(), new, new.upgrade, instead_of=JobId("b"))
+    found = upgrades.plan_upgrade(
+        client.log, client.replica(), new, new.upgrade, instead_of=JobId("b")
+    )
     assert not found.problems
 
 
@@ -163,7 +165,7 @@ def test_answers_without_an_old_job_are_no_upgrade(client: Client) -> None:
     assert client.job(JobId("a")).upgrade is None
     assert alone.upgrade is not None
     with pytest.raises(UserError, match="names no job"):
-        upgrades.plan(client.log, client.replica(), alone, alone.upgrade)
+        upgrades.plan_upgrade(client.log, client.replica(), alone, alone.upgrade)
 
 
 def on_spark(client: Client) -> Job:
@@ -182,7 +184,7 @@ def test_a_job_that_nobody_works_on_goes_from_peers_to_spark_if_it_stopped_at_re
     {"suspended": client.suspend, "killed": client.kill}[state](old)
     at = f'{{"position": {position}, "sent": 7}}'.encode()
     client.log.put_document("frontier/a/1", at, None)
-    found = upgrades.plan(client.log, client.replica(), new, new.upgrade or Upgrade())
+    found = upgrades.plan_upgrade(client.log, client.replica(), new, new.upgrade or Upgrade())
     assert (upgrades.IN_FLIGHT not in found.problems) is rests
     assert not found.pauses
 
@@ -193,9 +195,9 @@ def test_a_job_that_waits_for_peers_comes_to_rest_when_it_has_some_unless_it_nev
     client.submit(job("a", plugin="m:feed"))
     new = upgrading(replace(job("b", plugin="m:feed"), engine="spark"), "a")
     section = new.upgrade or Upgrade()
-    assert not upgrades.plan(client.log, client.replica(), new, section).pauses
+    assert not upgrades.plan_upgrade(client.log, client.replica(), new, section).pauses
     read(client, "a", documents=2)
-    assert upgrades.plan(client.log, client.replica(), new, section).pauses == "a"
+    assert upgrades.plan_upgrade(client.log, client.replica(), new, section).pauses == "a"
 
 
 def test_a_job_that_runs_on_peers_is_to_come_to_rest_before_it_goes_to_spark(
@@ -204,7 +206,7 @@ def test_a_job_that_runs_on_peers_is_to_come_to_rest_before_it_goes_to_spark(
     new, there = on_spark(client), {TaskName("in"): (PeerId("p"),)}
     for rested, pauses in ((Map(), "a"), (Map({PeerId("p"): None}), "")):
         replica = altered(client.replica(), JobId("a"), allocation=Map(there), rested=rested)
-        found = upgrades.plan(client.log, replica, new, new.upgrade or Upgrade())
+        found = upgrades.plan_upgrade(client.log, replica, new, new.upgrade or Upgrade())
         assert found.pauses == pauses
         assert upgrades.IN_FLIGHT not in found.problems
 

@@ -13,7 +13,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.task.recovery.old_job import numbers
 from onyx.upgrade.compatibility import input_doubt
-from onyx.upgrade.plan import plan, upgrading
+from onyx.upgrade.plan import compare, upgrading
 from onyx.upgrade.translation import Translation
 
 Spec = dict[str, Any]
@@ -60,7 +60,7 @@ def entry(spec: Spec, name: str) -> Spec:
 def reported(new: Job, old: Job | None = None) -> tuple[dict[str, str], list[str]]:
     """Fate by part and name, and the problems."""
     assert new.upgrade is not None
-    found = plan(old or job(OLD), new, new.upgrade)
+    found = compare(old or job(OLD), new, new.upgrade)
     fates = {f"{step.part} {step.name}": step.fate for step in found.steps}
     return fates, [f"{each.path}: {each.message} ({each.hint})" for each in found.problems]
 
@@ -370,7 +370,7 @@ def test_records_of_what_is_not_carried_over_are_left_out() -> None:
 
     new = changed(change, {"windows": {"hours": "initialize"}})
     assert new.upgrade is not None
-    found = plan(job(OLD), new, new.upgrade)
+    found = compare(job(OLD), new, new.upgrade)
     translation = Translation(job(OLD), new, "count", found)
     kept = [
         SetStates("ever", 0, ["a"], [1]),

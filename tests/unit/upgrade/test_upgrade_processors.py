@@ -9,7 +9,7 @@ import pytest
 from onyx.keystate.records import SetStates
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.upgrade.plan import plan
+from onyx.upgrade.plan import compare
 from onyx.upgrade.translation import Translation
 
 HEAD = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
@@ -28,7 +28,7 @@ def job(task: dict[str, Any], edges: list[list[str]] = EDGES, **more: Any) -> Jo
 
 def problems(new: Job) -> list[str]:
     assert new.upgrade is not None
-    return [each.message for each in plan(job({}), new, new.upgrade).problems]
+    return [each.message for each in compare(job({}), new, new.upgrade).problems]
 
 
 UPGRADE = {"upgrade": {"from": "old"}}
@@ -37,7 +37,7 @@ UPGRADE = {"upgrade": {"from": "old"}}
 def test_what_a_processor_has_saved_goes_on_but_not_what_has_ended() -> None:
     old, new = job({}), job({}, **UPGRADE)
     assert new.upgrade is not None
-    found = plan(old, new, new.upgrade)
+    found = compare(old, new, new.upgrade)
     assert problems(new) == []
     records = [SetStates(name, 0, ["k"], [b""]) for name in ("snapshot", ".ends")]
     kept = Translation(old, new, "sums", found).records(records)

@@ -10,7 +10,7 @@ import pytest
 from onyx.keystate.records import JoinRows, JoinSchema, SetStates, WatermarkReached
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.upgrade.plan import plan
+from onyx.upgrade.plan import compare
 from onyx.upgrade.translation import Translation
 
 OLD: dict[str, Any] = {
@@ -44,7 +44,7 @@ def job(task: dict[str, Any], upgrade: dict[str, Any] | None = None) -> Job:
 def reported(task: dict[str, Any], **upgrade: Any) -> tuple[dict[str, str], list[str]]:
     new = job(task, upgrade)
     assert new.upgrade is not None
-    found = plan(job({}), new, new.upgrade)
+    found = compare(job({}), new, new.upgrade)
     fates = {step.name: step.fate for step in found.steps if step.part in ("task", "state")}
     return fates, [f"{each.path}: {each.message}" for each in found.problems]
 
@@ -111,7 +111,7 @@ def test_a_task_with_windows_has_no_use_for_state_of_the_same_task() -> None:
     head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     old = parse_mapping({**head, "spec": {**spec, "windows": [window]}})
     assert new.upgrade is not None
-    (problem,) = plan(old, new, new.upgrade).problems
+    (problem,) = compare(old, new, new.upgrade).problems
     assert "what it keeps was windows and is state" in problem.message
 
 
@@ -129,7 +129,7 @@ def test_records_of_what_is_not_carried_over_are_left_out(
 ) -> None:
     new = job(task, {})
     assert new.upgrade is not None
-    translation = Translation(job({}), new, "track", plan(job({}), new, new.upgrade))
+    translation = Translation(job({}), new, "track", compare(job({}), new, new.upgrade))
     records = [SetStates(name, 0, ["a"], [1]) for name in ("seen", ".timers", ".touched")]
     assert [each.window for each in translation.records(records)] == kept
 
@@ -169,7 +169,7 @@ def joining(join: dict[str, Any], upgrade: dict[str, Any] | None = None) -> Job:
 def test_rows_of_a_join_that_joins_the_same_are_carried_over(join: dict[str, Any]) -> None:
     new = joining(join, {})
     assert new.upgrade is not None
-    found = plan(joining({}), new, new.upgrade)
+    found = compare(joining({}), new, new.upgrade)
     assert not found.problems
     assert {step.fate for step in found.steps if step.name == "both"} == {"carried over"}
     rows = [JoinSchema(".join", 0, b""), JoinRows(".join", 0, 1, [b""])]
@@ -192,7 +192,7 @@ def test_rows_of_a_join_that_joins_the_same_are_carried_over(join: dict[str, Any
 def test_a_join_that_joins_otherwise_needs_an_answer(join: dict[str, Any], why: str) -> None:
     new = joining(join, {})
     assert new.upgrade is not None
-    found = plan(joining({}), new, new.upgrade)
+    found = compare(joining({}), new, new.upgrade)
     (problem,) = found.problems
     assert problem.path == "spec.upgrade.tasks.both"
     assert why in problem.message

@@ -34,7 +34,7 @@ from onyx.replica.commands import (
 )
 from onyx.replica.commands.set_options import TaskOptions
 from onyx.replica.state import Replica
-from onyx.upgrade.plan import Plan
+from onyx.upgrade.plan import UpgradePlan
 
 
 class Client(JobReader):
@@ -89,7 +89,7 @@ class Client(JobReader):
         """
         return self._submissions.submit_all(jobs)
 
-    def examine(self, job: Job) -> Plan:
+    def examine(self, job: Job) -> UpgradePlan:
         """What a job would carry over from the job that it upgrades, and all reasons against its
         submission. Nothing is changed.
 

@@ -33,7 +33,7 @@ from onyx.replica.scheduling.explain import TASKS_NAMED_MAX
 from onyx.replica.spec_of_job import spec_of
 from onyx.replica.state import Replica
 from onyx.submission import preflight
-from onyx.upgrade.plan import Plan, drop_unused_upgrade
+from onyx.upgrade.plan import UpgradePlan, drop_unused_upgrade
 
 Check = Callable[[Job], Sequence[Problem]]
 """What is wrong with a job, as far as that is known without a cluster."""
@@ -136,11 +136,11 @@ class Submissions:
             raise JobRefused(f"job {job_id} exists already with other content: {_OTHER_ID}")
         return old
 
-    def examine(self, job: Job) -> Plan:
+    def examine(self, job: Job) -> UpgradePlan:
         """What a job would carry over from the job that it upgrades."""
         job = drop_unused_upgrade(job)
         if problems := self._problems(job):
-            return Plan((), problems)
+            return UpgradePlan((), problems)
         entry = self._drafts.prepare(JobId(str(uuid.uuid4())), job)
         return self._examined(self._replicas.at(None), job, entry)
 
@@ -157,7 +157,9 @@ class Submissions:
         """Store a job; the entry that would submit it."""
         return self._drafts.prepare(job_id, drop_unused_upgrade(job), owner)
 
-    def _examined(self, replica: Replica, job: Job, entry: SubmitJob, asks: bool = True) -> Plan:
+    def _examined(
+        self, replica: Replica, job: Job, entry: SubmitJob, asks: bool = True
+    ) -> UpgradePlan:
         follow = self._replicas.follow
         return preflight.examine(self._log, replica, job, entry, follow, asks=asks)
 

@@ -30,7 +30,7 @@ from onyx.replica.commands import CheckJob, SubmitJob, VouchJob
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import NOTHING, Replica
 from onyx.submission import upgrades
-from onyx.upgrade.plan import Plan
+from onyx.upgrade.plan import UpgradePlan
 
 ANSWER_TIMEOUT_S = 30.0
 """Longest wait for the answers of all workers, which may import modules first."""
@@ -49,7 +49,7 @@ def examine(
     submission: SubmitJob,
     follow: Follow,
     asks: bool = True,
-) -> Plan:
+) -> UpgradePlan:
     """What a job would carry over from the job that it upgrades, and all reasons against it.
 
     Args:
@@ -64,9 +64,9 @@ def examine(
         UserError: the old job has no state to carry over.
         Unavailable: not all workers have answered in time.
     """
-    found = Plan((), ())
+    found = UpgradePlan((), ())
     if job.upgrade is not None:
-        found = upgrades.plan(log, replica, job, job.upgrade)
+        found = upgrades.plan_upgrade(log, replica, job, job.upgrade)
     if asks and not found.problems:
         found = replace(found, problems=_doubts(log, replica, submission, follow))
     return found

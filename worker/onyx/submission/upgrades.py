@@ -19,18 +19,17 @@ from onyx.model.parsing.mapping import stored_job
 from onyx.replica import jobs
 from onyx.replica.state import Replica
 from onyx.spark.driver.committed import committed
-from onyx.upgrade.plan import Plan
-from onyx.upgrade.plan import plan as plan_of
+from onyx.upgrade.plan import UpgradePlan, compare
 
 
-def plan(
+def plan_upgrade(
     log: LogReader,
     replica: Replica,
     job: Job,
     upgrade: Upgrade,
     instead_of: JobId | None = None,
-) -> Plan:
-    """What a job would carry over.
+) -> UpgradePlan:
+    """What a job would carry over of one in the log.
 
     Args:
         log: where manifests and the progress of jobs are stored.
@@ -63,7 +62,7 @@ def plan(
             f"kill it and upgrade {older}"
         )
     manifest = stored_job(log.get_chunk(digest), old)
-    found = plan_of(manifest, job, upgrade)
+    found = compare(manifest, job, upgrade)
     if job.engine == manifest.engine:
         return found
     if job.engine == "spark":
@@ -71,7 +70,7 @@ def plan(
     return replace(found, problems=(*found.problems, *_left_on_spark(log, old, found)))
 
 
-def _to_spark(log: LogReader, replica: Replica, old: JobId, found: Plan) -> Plan:
+def _to_spark(log: LogReader, replica: Replica, old: JobId, found: UpgradePlan) -> UpgradePlan:
     """A plan between a job on peers and one on Spark, which needs that one to be at rest."""
     partitions = jobs.input_partitions(replica, old)
     if old in replica.jobs and not replica.run(old).suspended:
@@ -92,7 +91,7 @@ IN_FLIGHT = Problem(
 new one looks again."""
 
 
-def _left_on_spark(log: LogReader, job: JobId, plan: Plan) -> list[Problem]:
+def _left_on_spark(log: LogReader, job: JobId, plan: UpgradePlan) -> list[Problem]:
     """Processors that would be carried over to peers, and whose inboxes were not empty behind the
     last micro-batch. One that leaves something in the next is found by its peers."""
     last = committed(log, job)

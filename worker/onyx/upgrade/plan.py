@@ -46,7 +46,7 @@ class Step(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class UpgradePlan(msgspec.Struct, frozen=True):
     """What happens to the state of all tasks and windows of both jobs."""
 
     steps: tuple[Step, ...]
@@ -54,7 +54,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Why the job cannot upgrade the old one, each with the path of the key that decides it."""
     pauses: str = ""
     """The old job, if that is to come to rest before: its inputs are paused, and what is in flight
-    arrives. Empty if it need not, or rests. What is in flight no manifest says: `plan` leaves this
+    arrives. Empty if it need not, or rests. What is in flight no manifest says: `compare` leaves this
     empty, and `submission.upgrades` fills it in."""
 
     def carries(self, part: Part, name: str) -> bool:
@@ -76,8 +76,8 @@ def drop_unused_upgrade(job: Job) -> Job:
     return replace(job, upgrade=None) if unused else job
 
 
-def plan(old: Job, new: Job, upgrade: Upgrade) -> Plan:
-    """What a job carries over.
+def compare(old: Job, new: Job, upgrade: Upgrade) -> UpgradePlan:
+    """What a job carries over, by the two manifests.
 
     Args:
         old: the old job, which ends.
@@ -96,7 +96,7 @@ class _Planning:
         self._steps: list[Step] = []
         self._problems: list[Problem] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> UpgradePlan:
         for job, which in ((self._old, "the old job"), (self._new, "the new job")):
             if job.guarantee == "at-most-once":
                 message = f"{which} has guarantee at-most-once, which keeps no state"
@@ -114,7 +114,7 @@ class _Planning:
         for task in windowed(self._new):
             self._task(task)
         self._gone()
-        return Plan(tuple(self._steps), tuple(self._problems))
+        return UpgradePlan(tuple(self._steps), tuple(self._problems))
 
     def _engines(self) -> None:
         if self._old.engine == "spark" and not is_unbounded(self._old):

@@ -18,13 +18,13 @@ from onyx.keystate.records import (
 )
 from onyx.model.job import Job, Trigger
 from onyx.upgrade.compatibility import same_trigger
-from onyx.upgrade.plan import Plan
+from onyx.upgrade.plan import UpgradePlan
 
 
 class Translation:
     """The translation of records of one task."""
 
-    def __init__(self, old: Job, new: Job, task: str, plan: Plan) -> None:
+    def __init__(self, old: Job, new: Job, task: str, plan: UpgradePlan) -> None:
         self._triggers = {
             window.id: _kept(old, new, window.id)
             for window in new.windows
@@ -47,7 +47,7 @@ class Translation:
         return not isinstance(record, TriggerRecord) or record.trigger in triggers
 
 
-def _kept_states(old: Job, new: Job, task: str, plan: Plan) -> frozenset[str]:
+def _kept_states(old: Job, new: Job, task: str, plan: UpgradePlan) -> frozenset[str]:
     """The names in records of states that go on, and of what belongs to all of them."""
     after = new.entry(task)
     found = {name for name in after.state or () if plan.carries("state", f"{task}.{name}")}

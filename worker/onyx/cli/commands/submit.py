@@ -27,7 +27,7 @@ from onyx.errors import UserError
 from onyx.model.job import Job
 from onyx.processes.ends import ExitCode
 from onyx.processes.surroundings import settings
-from onyx.upgrade.plan import Plan
+from onyx.upgrade.plan import UpgradePlan
 
 UpgradeOption = Annotated[
     str | None,
@@ -78,7 +78,7 @@ def submit(
                 sys.exit(ExitCode.FAILURE)
 
 
-def _print_plan(job: Job, plan: Plan, as_json: bool) -> ExitCode:
+def _print_plan(job: Job, plan: UpgradePlan, as_json: bool) -> ExitCode:
     """Print what the job would carry over; the exit code says whether it can be submitted."""
     if as_json:
         print(json.dumps(msgspec.to_builtins(plan)))

@@ -39,7 +39,7 @@ from onyx.storage.interface import BlobStore
 from onyx.task.channels.wiring import commits
 from onyx.task.parts import Assignment
 from onyx.task.plugin_context import context_of_driver
-from onyx.task.recovery.old_job import OldJobPlan, named_partitions, planned
+from onyx.task.recovery.old_job import OldManifest, named_partitions, old_manifest
 from onyx.task.recovery.old_state import publish_committed, translated
 from onyx.task.recovery.output import finish, last_tokens
 from onyx.task.source.frontier import Frontier, FrontierStore
@@ -68,7 +68,7 @@ def carry_over_query(
         return None
 
     def carry_over() -> Committed:
-        old = planned(assignment, job)
+        old = old_manifest(assignment, job)
         if old.job.engine != "spark":
             positions, held = carried_from_peers(assignment, job, old, conf)
             return Committed("", {}, {}, positions=tuple(positions), held=held, over=False)
@@ -84,7 +84,7 @@ def carry_over_query(
 # --- of a job on Spark --------------------------------------------------------------------------
 
 
-def _held(assignment: Assignment, job: Job, old: OldJobPlan, query: Committed) -> Held:
+def _held(assignment: Assignment, job: Job, old: OldManifest, query: Committed) -> Held:
     tasks = [task for task in windowed(job) if old.plan.carries("task", task)]
     if query.over:  # what they held is not in the last commit
         return Held(states=tuple(BucketState(task, 0, over=True) for task in tasks))
@@ -99,7 +99,7 @@ def _held(assignment: Assignment, job: Job, old: OldJobPlan, query: Committed) -
 
 
 def _copied(
-    store: BlobStore, job_id: JobId, job: Job, old: OldJobPlan, its: BucketState
+    store: BlobStore, job_id: JobId, job: Job, old: OldManifest, its: BucketState
 ) -> BucketState:
     """A bucket with the state that it had in the old job, in a chunk of this one."""
     if its.over:
@@ -122,7 +122,7 @@ def _copied(
 
 
 def carried_from_peers(
-    assignment: Assignment, job: Job, old: OldJobPlan, conf: Mapping[str, str]
+    assignment: Assignment, job: Job, old: OldManifest, conf: Mapping[str, str]
 ) -> tuple[list[Position], Held]:
     """Positions and state behind the old job. Blocks.
 
@@ -162,7 +162,7 @@ def _shards(entry: CatalogEntry) -> int:
     return SHARDS if entry.is_stateful or entry.is_grouped else 1
 
 
-def _read(assignment: Assignment, old: OldJobPlan, task: str, shards: int) -> GatheredState:
+def _read(assignment: Assignment, old: OldManifest, task: str, shards: int) -> GatheredState:
     services = assignment.services
     store, location = services.state_store(durable=True), state_location(services.settings)
     check_shared(store, services.log, old.id, assignment.peer, location)
@@ -171,7 +171,7 @@ def _read(assignment: Assignment, old: OldJobPlan, task: str, shards: int) -> Ga
 
 
 def _frontiers(
-    assignment: Assignment, job: Job, old: OldJobPlan
+    assignment: Assignment, job: Job, old: OldManifest
 ) -> dict[int, tuple[tuple[TaskName, str], Frontier]]:
     """Frontiers of the partitions that the old job has begun to read, by their numbers there."""
     services, found = assignment.services, {}
@@ -187,7 +187,7 @@ def _frontiers(
 
 
 def _require_rest(
-    old: OldJobPlan, task: str, found: GatheredState, frontiers: Mapping[int, Frontier]
+    old: OldManifest, task: str, found: GatheredState, frontiers: Mapping[int, Frontier]
 ) -> None:
     roots, _ = found.applied()
     partitions, positions = partitions_of(roots), positions_of(roots)
@@ -212,7 +212,12 @@ def _position(task: str, name: str, at: Frontier, now_ms: int) -> Position:
 
 
 def _buckets(
-    assignment: Assignment, job: Job, old: OldJobPlan, task: str, found: GatheredState, buckets: int
+    assignment: Assignment,
+    job: Job,
+    old: OldManifest,
+    task: str,
+    found: GatheredState,
+    buckets: int,
 ) -> Iterator[BucketState]:
     """The buckets of a task, with the state of their shards in chunks of the new job."""
     split = job.entry(task).is_grouped

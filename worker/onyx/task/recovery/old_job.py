@@ -31,23 +31,25 @@ from onyx.task.source.frontier import stored_cursors
 
 if TYPE_CHECKING:
     from onyx.spark.driver.committed import Committed
-    from onyx.upgrade.plan import Plan
+    from onyx.upgrade.plan import UpgradePlan
 
-_PLAN_OF: OnDemand[Callable[[Job, Job, Upgrade], Plan]] = OnDemand("onyx.upgrade.plan:plan")
+_COMPARE: OnDemand[Callable[[Job, Job, Upgrade], UpgradePlan]] = OnDemand(
+    "onyx.upgrade.plan:compare"
+)
 _CLOSE: OnDemand[Callable[[LogReader, JobId, JobId], Committed]] = OnDemand(
     "onyx.spark.driver.committed:close"
 )
 
 
-class OldJobPlan(msgspec.Struct, frozen=True):
+class OldManifest(msgspec.Struct, frozen=True):
     """The old job that a job upgrades, and what is carried over by their manifests."""
 
     id: JobId
     job: Job
-    plan: Plan
+    plan: UpgradePlan
 
 
-class OldJob(OldJobPlan, frozen=True):
+class OldJob(OldManifest, frozen=True):
     """The old job that this one upgrades, and what is carried over from it."""
 
     numbers: Mapping[int, int]
@@ -59,8 +61,8 @@ class OldJob(OldJobPlan, frozen=True):
     """What was committed last, if it ran on Spark."""
 
 
-def planned(assignment: Assignment, new: Job) -> OldJobPlan:
-    """The old job. Blocks.
+def old_manifest(assignment: Assignment, new: Job) -> OldManifest:
+    """The old job, by its manifest. Blocks.
 
     Raises:
         UserError: `onyx gc` has forgotten the old job, or this job cannot upgrade it.
@@ -76,16 +78,16 @@ def planned(assignment: Assignment, new: Job) -> OldJobPlan:
             "has forgotten; submit it without `upgrade`, to begin anew"
         )
     old = stored_job(services.log.get_chunk(digest), job_id)
-    plan = _PLAN_OF.load()(old, new, new.upgrade)
+    plan = _COMPARE.load()(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
-    return OldJobPlan(job_id, old, plan)
+    return OldManifest(job_id, old, plan)
 
 
 def old_job(assignment: Assignment, new: Job) -> OldJob:
-    """The old job, for a peer of the new one. Blocks. Raises like `planned` and `close`."""
+    """The old job, for a peer of the new one. Blocks. Raises like `old_manifest` and `close`."""
     services, job = assignment.services, assignment.job_id
-    replica, log, old = services.replica(), services.log, planned(assignment, new)
+    replica, log, old = services.replica(), services.log, old_manifest(assignment, new)
     query = _CLOSE.load()(log, old.id, job) if old.job.engine == "spark" else None
     inputs, tasks = _inputs(new), stateful_tasks(new)
     carried = {name for name in inputs if old.plan.carries("input", name)}
@@ -176,7 +178,7 @@ def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> Upgraded
     """The old job, if this one goes on with what this input or output has made there. Blocks."""
     if runtime.services.replica().upgrades(runtime.job_id) is None:
         return None
-    old = planned(runtime.assignment, runtime.program.job)
+    old = old_manifest(runtime.assignment, runtime.program.job)
     if not old.plan.carries(part, runtime.task):
         return None
     began = bool(runtime.services.log.list_documents(documents.frontiers(old.id)))
@@ -187,7 +189,7 @@ def initialized_journal(runtime: Runtime) -> OldJournal | None:
     """The journal of this input in the old job, if this job does not carry it over. Blocks."""
     if runtime.services.replica().upgrades(runtime.job_id) is None:
         return None
-    old = planned(runtime.assignment, runtime.program.job)
+    old = old_manifest(runtime.assignment, runtime.program.job)
     entry = next((each for each in old.job.catalog if each.name == runtime.task), None)
     if entry is None or old.plan.carries("input", runtime.task):
         return None

@@ -34,7 +34,7 @@ from onyx.state.shard_states import GatheredState, ShardState
 from onyx.storage.interface import BlobStore
 from onyx.task.parts import Assignment, Runtime
 from onyx.task.plugin_context import outputs_of
-from onyx.task.recovery.old_job import OldJob, OldJobPlan, old_job
+from onyx.task.recovery.old_job import OldJob, OldManifest, old_job
 from onyx.task.recovery.state_log import report_recovery
 from onyx.upgrade.translation import Translation, is_of_the_end
 
@@ -55,7 +55,7 @@ def carry_over_state(runtime: Runtime) -> CarryOver:
 
 
 def translated(
-    old: OldJobPlan, new: Job, task: str, has_more: bool = False
+    old: OldManifest, new: Job, task: str, has_more: bool = False
 ) -> Callable[[ShardState], ShardChange]:
     """What becomes of the state of a shard of a task that is carried over.
 
@@ -113,7 +113,7 @@ def carried_over(
 
 def state_of_query(
     store: BlobStore,
-    old: OldJobPlan,
+    old: OldManifest,
     query: Committed,
     task: str,
     shards: frozenset[int],
@@ -145,7 +145,7 @@ def state_of_query(
     return found
 
 
-def publish_committed(assignment: Assignment, old: OldJobPlan, query: Committed) -> None:
+def publish_committed(assignment: Assignment, old: OldManifest, query: Committed) -> None:
     """Publish what the last micro-batch has staged: its worker may have died before. Blocks, and
     may be called by several at once.
 

@@ -26,7 +26,7 @@ from onyx.state.shard_states import GatheredState, ShardState
 from onyx.task.channels.wiring import Wiring, commits
 from onyx.task.parts import Allocation, Assignment, Runtime
 from onyx.task.plugin_context import plugin_context
-from onyx.task.recovery.old_job import OldJob, OldJobPlan, may_carry_over, old_job, upgraded_job
+from onyx.task.recovery.old_job import OldJob, OldManifest, may_carry_over, old_job, upgraded_job
 from onyx.task.recovery.state_log import from_state_log, shards_of_rank
 from onyx.task.services import Services
 from onyx.task.sink.exactly_once import OutputCommits
@@ -125,7 +125,7 @@ def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
 
 
 def finish(
-    services: Services, old: OldJobPlan, task: str, context: PluginContext, tokens: Sequence[Token]
+    services: Services, old: OldManifest, task: str, context: PluginContext, tokens: Sequence[Token]
 ) -> None:
     """Publish what an output of the old job has committed, where it has written it. That calls no
     function of the user, so functions that only the old job named may be gone.

@@ -23,7 +23,7 @@ from onyx.replica.job_events import INPUT_BEGINS, beginnings, local_event
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Assignment, Runtime
-from onyx.task.recovery.old_job import OldJobPlan, names_of, old_job, upgraded_job
+from onyx.task.recovery.old_job import OldManifest, names_of, old_job, upgraded_job
 from onyx.task.source.frontier import BEGIN, Frontier, FrontierStore
 from onyx.task.source.source import Source
 from onyx.task.user_code import reads_with_user_code, run_beside
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onyx.spark.driver.committed import Committed
     from onyx.spark.driver.request import Position
 
-_PUBLISH_COMMITTED: OnDemand[Callable[[Assignment, OldJobPlan, Committed], None]]
+_PUBLISH_COMMITTED: OnDemand[Callable[[Assignment, OldManifest, Committed], None]]
 _PUBLISH_COMMITTED = OnDemand("onyx.task.recovery.old_state:publish_committed")
 
 
