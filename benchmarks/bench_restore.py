@@ -38,7 +38,7 @@ from onyx.processes.worker_process import tune_collector
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import RecoveredState, recover
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 from onyx.windows.task_windows import TaskWindows
 
 SETTINGS = StateSettings(snapshot_bytes_min=1 << 60)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
 
-from onyx.codec.records import encode_records
+from onyx.codec.values import encode_records
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.groups import Shards

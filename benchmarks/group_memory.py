@@ -27,7 +27,7 @@ from benchmarks import harness
 from benchmarks.bench_windows import compiled
 from benchmarks.figures import Figure, Measured, Options, parser, run
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import SHARDS, shard_of

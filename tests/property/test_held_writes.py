@@ -18,7 +18,7 @@ from tests.support.jobs.turns import Actor, TurnStore
 from onyx.errors import StateError, Unavailable
 from onyx.journal.held_requests import KEPT_BATCHES, HeldBatch, HeldName, NotHeld
 from onyx.requests.request import BatchOfWrite, Form, Payload, WriterOfBatch
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 BATCH = BatchOfWrite("w", 7)
 T = TypeVar("T")

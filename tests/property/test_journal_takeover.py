@@ -22,7 +22,7 @@ from onyx.journal.logs import (
     RememberedRequest,
     encode_chunk,
 )
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 
 @pytest.fixture(autouse=True)

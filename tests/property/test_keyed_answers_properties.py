@@ -22,7 +22,7 @@ from onyx.codec.questions import (
     encode_place,
     encode_selection,
 )
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.groups import Shards, hashable_key

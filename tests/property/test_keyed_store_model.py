@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.support.examples import examples
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.buckets import Holder, InMemory
 from onyx.keystate.entries import in_order

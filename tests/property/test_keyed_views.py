@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.buckets import Holder, InMemory
 from onyx.keystate.groups import Shards, hashable_key

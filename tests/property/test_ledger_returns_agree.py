@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.codec.returns import decode_returns, encode_returns, pieces_of
+from onyx.codec.values import decode_returns, encode_returns, pieces_of
 from onyx.ledger import returns
 from onyx.ledger.returns import Parts, ReturnPart, add_tree, part_of, put_together
 from onyx.model.kinds import ACK_AGGREGATORS

@@ -21,7 +21,7 @@ from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.append_queue import Append, AppendQueue, Reply
 from onyx.log.interface import Origin, Session
-from onyx.log.tail import (
+from onyx.log.zookeeper.subscription import (
     Action,
     Actions,
     Cause,

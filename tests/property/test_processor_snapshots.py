@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.support.examples import examples
 
 from onyx.client.states.kinds import OneSnapshot
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.flow.groups.keys import SHARDS
 from onyx.keystate.buckets import InMemory
 from onyx.keystate.extents import Extent

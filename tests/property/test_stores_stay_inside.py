@@ -25,12 +25,11 @@ from onyx.plugins.parts.folders import parts_at
 from onyx.plugins.sql.output import Target
 from onyx.spark.child.request import StageRequest
 from onyx.spark.stage.frames import folder_of
-from onyx.spark.stage.results import FolderWorkspace, run_folder_stage
+from onyx.spark.stage.output import FolderWorkspace, run_folder_stage
 from onyx.spark.stage.versions import Notes
 from onyx.state.location import open_store
 from onyx.state.names import LogKey, TaskFolder
-from onyx.storage.interface import BlobStore
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import BlobStore, MemoryBlobStore
 from onyx.storage.opening import location_of
 
 SECRET = b"of another"

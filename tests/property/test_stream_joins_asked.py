@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tests.support.examples import examples
 
 from onyx.client.states.kinds import JoinState
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.keys import SHARDS, key_bytes

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.windows.short import shown, task_windows
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.keystate.records import Record
 from onyx.windows.task_windows import TaskWindows
 

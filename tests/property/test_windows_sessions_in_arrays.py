@@ -11,7 +11,7 @@ from tests.property.test_windows_columns_properties import given_as_columns, giv
 from tests.support.examples import examples
 from tests.support.windows.short import plain, shown, task_windows
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.keystate.records import SetSessions
 from onyx.windows.arrays import session_rows
 from onyx.windows.types.session_arrays import SessionsInArrays

@@ -16,7 +16,7 @@ from onyx.journal.held_requests import (
     NotHeld,
 )
 from onyx.requests.request import BatchOfWrite, Form, Payload, WriterOfBatch
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 PAYLOAD = Payload(Form.JSON_LINES, b"{}" * 500)
 SIZE = len(PAYLOAD.data)

@@ -10,9 +10,9 @@ from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry
 from onyx.operators.building import function_of
 from onyx.sql import batches as module
-from onyx.sql import time_limit
+from onyx.sql import engine
 from onyx.sql.batches import ERROR, Query
-from onyx.sql.growth import MADE_MAX
+from onyx.sql.grammar import MADE_MAX
 
 pytest.importorskip("duckdb")
 
@@ -91,7 +91,7 @@ LOOK_INTERVAL_S = 0.01
 
 def test_rows_that_take_too_long_are_ended_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PART_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(time_limit, "LOOK_INTERVAL_S", LOOK_INTERVAL_S)
+    monkeypatch.setattr(engine, "LOOK_INTERVAL_S", LOOK_INTERVAL_S)
 
     results = run(SLOW, timeout_s=0.0)
 
@@ -100,7 +100,7 @@ def test_rows_that_take_too_long_are_ended_and_fail(monkeypatch: pytest.MonkeyPa
 
 def test_a_task_says_how_long_a_batch_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PART_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(time_limit, "LOOK_INTERVAL_S", LOOK_INTERVAL_S)
+    monkeypatch.setattr(engine, "LOOK_INTERVAL_S", LOOK_INTERVAL_S)
     text = f"select {SLOW} as v from segments"
     entry = CatalogEntry(name=TaskName("work"), type="function", sql=text, sql_timeout=1)
     select = function_of(entry, lambda name: pytest.fail(f"{name} is asked for"))

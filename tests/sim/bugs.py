@@ -21,8 +21,8 @@ from tests.sim.planting import FoundBy, Plants, planted_of
 
 from onyx.ids import GroupId
 from onyx.log import append_queue
-from onyx.log import tail as tails
 from onyx.log.interface import Session
+from onyx.log.zookeeper import subscription as tails
 from onyx.replica import machine
 from onyx.replica.command import Entry
 from onyx.replica.state import Replica

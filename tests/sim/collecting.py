@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.sim.zk import Reply, Status
 
-from onyx.history.collection import forget
-from onyx.history.limits import expired, trim_to
+from onyx.history.collection import expired, forget, trim_to
 from onyx.ids import Position
 from onyx.replica.state import Replica
 from onyx.settings import HistorySettings

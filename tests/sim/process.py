@@ -19,8 +19,8 @@ from tests.support.log.runs import by_job
 
 from onyx.ids import GroupId, JobId, PeerId, Position
 from onyx.log import append_queue
-from onyx.log import tail as tails
 from onyx.log.interface import Origin, Session
+from onyx.log.zookeeper import subscription as tails
 from onyx.peer import group, life
 from onyx.peer import group as do
 from onyx.peer import group as on

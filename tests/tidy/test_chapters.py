@@ -120,5 +120,5 @@ def _narrows(test: ast.expr) -> bool:
 
 
 def _name(path: Path) -> str:
-    """`onyx.log.tail` of `worker/onyx/log/tail.py`."""
+    """`onyx.log.zookeeper.subscription` of `worker/onyx/log/zookeeper/subscription.py`."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onyx.replica.dealt_partitions import partitions_of, rank_of
+from onyx.replica.jobs import partitions_of, rank_of
 
 
 def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.protocol import START, JobOutput
 from onyx.plugins.registry import build_output
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 READS_MAX = 500
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tests.support.log.runs import by_job
 
 from onyx.ids import TaskName
-from onyx.processes import lost_segments
+from onyx.processes import exit_examiner
 from onyx.replica.state import Replica
 from onyx.telemetry import recorder
 from onyx.telemetry.recorder import Recorder
@@ -80,7 +80,7 @@ class Poison:
         """The replica when the successor of a dead process has said over what it died."""
         job = self._world.job_id
         known = replace(replica, jobs=(job,))
-        for report in lost_segments.reports(process.deaths or (), lived_s=1.0):
+        for report in exit_examiner.reports(process.deaths or (), lived_s=1.0):
             self._reports += 1
             named = replace(report, loss=f"{self._reports}")
             known = named.apply(known, known.version)

@@ -26,8 +26,7 @@ from onyx.plugins.protocol import Token
 from onyx.state.chunks import ChunkReader, StateChunkKind, decode_emitted
 from onyx.state.names import LogKey, TaskFolder
 from onyx.storage.fenced_log import NOTE
-from onyx.storage.interface import ListedFile
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import ListedFile, MemoryBlobStore
 
 _CHUNK = re.compile(r"/\d{8}\Z")
 

@@ -19,7 +19,7 @@ from onyx.ledger.outcomes import FailedSegment, Outcomes
 from onyx.ledger.returns import OUTCOMES
 from onyx.plugins.protocol import Cursor, OwningInput
 from onyx.plugins.registry import build_input
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 
 class Owner:

@@ -9,8 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from onyx.errors import Unavailable
-from onyx.storage.interface import BlobStore, ListedFile
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import BlobStore, ListedFile, MemoryBlobStore
 
 
 class Killed(BaseException):

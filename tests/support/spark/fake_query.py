@@ -19,6 +19,7 @@ from onyx.base.parent import die_with
 from onyx.base.path_names import staged_name
 from onyx.model.job import CatalogEntry
 from onyx.model.parsing.job import parse_mapping
+from onyx.spark.driver.outputs import SpoolWriter
 from onyx.spark.driver.request import (
     OutputResult,
     QueryFailure,
@@ -27,7 +28,6 @@ from onyx.spark.driver.request import (
     QueryRequest,
     TaskCounts,
 )
-from onyx.spark.driver.spools import SpoolWriter
 from onyx.storage.staging.interface import STAGING
 from onyx.user_code.resolve import Resolver
 

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import Record
 from onyx.spark.child.request import StageRequest, Watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from onyx.storage.fenced_log import NOTE
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 _CHUNK = re.compile(r"(.+/(?:\d{20}(?:-\d{5})?|\d{3}))/(\d+)\Z")
 

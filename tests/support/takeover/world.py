@@ -16,8 +16,7 @@ from tests.support.jobs.turns import Actor, TurnStore, copy_of
 from tests.support.takeover.paired import Paired
 
 from onyx.errors import StateError, Unavailable
-from onyx.storage.interface import ListedFile
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import ListedFile, MemoryBlobStore
 
 T = TypeVar("T")
 PAGE = 3

@@ -15,8 +15,8 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.log.runs import altered
 
 from onyx.client.client import Client
+from onyx.client.query import StateReader
 from onyx.client.reader import JobReader
-from onyx.client.state_reader import StateReader
 from onyx.client.states.kinds import states_of
 from onyx.client.window_view import Question, WindowView, asked_of
 from onyx.codec.questions import decode_selection, encode_extents

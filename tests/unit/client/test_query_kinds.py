@@ -9,7 +9,7 @@ from immutables import Map
 from msgspec.structs import replace
 from tests.support.log.runs import altered
 
-from onyx.client.state_reader import owners_of
+from onyx.client.query import owners_of
 from onyx.client.states.kinds import state_named, states_of
 from onyx.client.window_view import Question, asked_of
 from onyx.errors import UserError

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.errors import SegmentError
 from onyx.keystate.records import (
     AddToSessions,

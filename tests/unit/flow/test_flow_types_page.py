@@ -23,8 +23,8 @@ from tests.support.jobs.plugin_context import plugin_context
 from tests.support.value_types import KINDS, Kind, became_each, require_recorded
 
 from onyx.codec.columns import decode, decode_schema, encode, encode_schema
-from onyx.codec.records import decode_records, encode_records
 from onyx.codec.segments import decode_apart, encode_apart
+from onyx.codec.values import decode_records, encode_records
 from onyx.errors import UserError
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns, from_dicts, join, to_dicts
@@ -32,7 +32,7 @@ from onyx.flow.comparisons import ORDERS, ColumnComparison, Comparison
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.keys import key_bytes
 from onyx.flow.segment import Refusal
-from onyx.joins.attaching import values_of
+from onyx.joins.enrichment import values_of
 from onyx.joins.table import Table
 from onyx.keystate.coded import GroupKeys
 from onyx.keystate.groups import group_value

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from onyx import ack_return
-from onyx.codec.returns import size_bytes
+from onyx.codec.values import size_bytes
 from onyx.errors import UserError
 from onyx.functions.returning import (
     LOST,

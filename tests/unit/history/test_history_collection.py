@@ -24,7 +24,7 @@ from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, Sea
 from onyx.replica.state import Replica
 from onyx.settings import HistorySettings, Settings
 from onyx.spark.result_files import remove_left
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 HOUR_MS = 3_600_000
 SETTINGS = HistorySettings(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.log.replica_log import ReplicaLog
 
-from onyx.history.limits import LogMark, expired, marked, older_than, trim_to
+from onyx.history.collection import LogMark, expired, marked, older_than, trim_to
 from onyx.ids import NO_POSITION, JobId, Position
 from onyx.replica.commands import KillJob
 from onyx.settings import HistorySettings

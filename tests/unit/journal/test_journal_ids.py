@@ -6,7 +6,7 @@ import pytest
 
 from onyx.journal.journal import Journal, read_ended
 from onyx.journal.logs import Content, PartitionFolder, RememberedRequest
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 FOLDER, NEXT_JOB = PartitionFolder("job", "in", 0), PartitionFolder("job-2", "in", 0)
 ONE = RememberedRequest("one", b"1", 0, 1, 0)

@@ -11,7 +11,7 @@ from onyx.journal.journal import COLLECTED_AGE_MS, Journal, read_ended
 from onyx.journal.logs import Content, DepotSpan, PartitionFolder, RememberedRequest
 from onyx.journal.view import JournalView
 from onyx.model.retention import DAY_MS, NOTHING, Retention
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 FOLDER, NEXT_JOB = PartitionFolder("job", "in", 0), PartitionFolder("job-2", "in", 0)
 FOREVER = Retention(days=36_500)

@@ -13,7 +13,7 @@ from tests.support.log.memory_log import MemoryLog
 
 from onyx.client import deaths, reports
 from onyx.errors import StateError, UserError
-from onyx.history import beside, limits
+from onyx.history import collection
 from onyx.ids import GroupId, JobId, Position, TaskName
 from onyx.log import documents
 from onyx.log.documents import completed_position
@@ -125,16 +125,16 @@ def test_a_collector_goes_on_without_marks_and_notes_that_it_cannot_read(
     caplog: pytest.LogCaptureFixture, data: bytes
 ) -> None:
     log, removed = MemoryLog().client(), list[str]()
-    log.put_document(limits.MARKS, data, None)
+    log.put_document(collection.MARKS, data, None)
     for _ in range(2):
-        found = limits.noted_marks(log, Position(5), 1_000, HistorySettings())
+        found = collection.noted_marks(log, Position(5), 1_000, HistorySettings())
     assert [mark.position for mark in found] == [5]
 
     log.put_document(documents.left_files(JOB), data, None)
     log.put_document(
         documents.left_files(JobId("job-2")), b'[{"path": "/p", "name": "job-2.in"}]', None
     )
-    beside.sweep_documents(
+    collection.sweep_documents(
         log, Replica, lambda job: None, lambda path, name: not removed.append(name)
     )
     assert removed == ["job-2.in"]

@@ -5,7 +5,7 @@ from tests.support.log.markers import marker
 from onyx.codec.entries import encode_entry
 from onyx.ids import NO_POSITION, Position
 from onyx.log.interface import Origin
-from onyx.log.tail import (
+from onyx.log.zookeeper.subscription import (
     FETCHES_MAX,
     Actions,
     Cause,

@@ -10,7 +10,7 @@ from tests.support.log.memory_log import MemoryGroupLog, MemoryLog
 from tests.support.log.replica_log import ReplicaLog
 
 from onyx.client.statuses import status_at
-from onyx.history.beside import sweep_documents
+from onyx.history.collection import sweep_documents
 from onyx.ids import GroupId, JobId
 from onyx.log import documents
 from onyx.peer.watch.code_watch import POOLS_MAX, CodeWatch, note

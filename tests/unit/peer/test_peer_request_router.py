@@ -36,7 +36,7 @@ from onyx.requests.request import (
     not_final,
 )
 from onyx.settings import Settings
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 from onyx.transport.interface import Transport
 
 ME = GroupId("me")

@@ -12,7 +12,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.ids import JobId, TaskName
 from onyx.peer import loss_reports
-from onyx.processes import lost_segments
+from onyx.processes import exit_examiner
 from onyx.telemetry import recorder
 from onyx.telemetry.recorder import Inside, Recorder
 
@@ -54,11 +54,11 @@ def test_a_process_has_died_by_itself_unless_others_ended_it_or_it_meant_to(
 ) -> None:
     if orderly is not None:
         recorded.ends(orderly)
-    assert lost_segments.by_itself(code, recorded) is own
+    assert exit_examiner.by_itself(code, recorded) is own
 
 
 def reported(*deaths: Inside, lived_s: float = 1.0) -> list[tuple[Any, ...]]:
-    made = lost_segments.reports(deaths, lived_s)
+    made = exit_examiner.reports(deaths, lived_s)
     return [(each.task, list(each.runs), each.id, each.afresh) for each in made]
 
 
@@ -103,11 +103,11 @@ def test_what_is_reported(deaths: list[Inside], expected: list[Any]) -> None:
 def test_a_batch_over_many_partitions_and_positions_is_told_in_few_runs() -> None:
     roots = [root(partition, 10 * n) for partition in range(100) for n in range(50)]
     ((_, runs, _, _),) = reported(inside(*roots))
-    assert len(runs) <= lost_segments.RUNS_MAX
+    assert len(runs) <= exit_examiner.RUNS_MAX
 
 
 def test_a_process_that_has_lived_long_begins_a_new_count() -> None:
-    assert reported(inside(over=False), lived_s=lost_segments.LIVED_LONG_S)[0][3] is True
+    assert reported(inside(over=False), lived_s=exit_examiner.LIVED_LONG_S)[0][3] is True
 
 
 @pytest.mark.slow
@@ -116,14 +116,14 @@ def test_reports_are_left_beside_those_that_nobody_has_made_and_never_too_many(
 ) -> None:
     for number in range(600):
         deaths = [inside(*(root(0, 3_000 * n) for n in range(60)), task=f"t{number}")]
-        lost_segments.hand_over(recorded, lost_segments.reports(deaths, 1.0))
-    tasks = [each.task for each in lost_segments.left(recorded)]
+        exit_examiner.hand_over(recorded, exit_examiner.reports(deaths, 1.0))
+    tasks = [each.task for each in exit_examiner.left(recorded)]
     assert tasks[-1] == "t599"
     assert 10 < len(tasks) < 600
 
 
 def test_the_log_names_job_task_phase_and_positions() -> None:
-    text = lost_segments.described(
+    text = exit_examiner.described(
         [inside(root(0, 5), root(0, 6)), inside(over=False, task="write")]
     )
     assert text == (
@@ -137,14 +137,14 @@ def test_a_recorder_that_was_overwritten_is_read_all_the_same(
     junk: bytes, recorded: Recorder
 ) -> None:
     recorded.keep(junk)
-    assert lost_segments.left(recorded) == []
+    assert exit_examiner.left(recorded) == []
     assert loss_reports.pending(recorded) == ()
-    lost_segments.hand_over(recorded, lost_segments.reports([inside(root(0, 1))], 1.0))
-    assert len(lost_segments.left(recorded)) == 1
+    exit_examiner.hand_over(recorded, exit_examiner.reports([inside(root(0, 1))], 1.0))
+    assert len(exit_examiner.left(recorded)) == 1
     slot = recorded.slot(JobId("j"), TaskName("t"))
     slot.begin("apply-fn", None, 0, False)
     memory = recorded._memory
     memory[recorder._SLOT + 1 : recorder._SLOT + 200] = junk.ljust(199, b"\xff")
     (found,) = recorded.deaths()
-    lost_segments.reports([found], 1.0)
-    assert lost_segments.described([found])
+    exit_examiner.reports([found], 1.0)
+    assert exit_examiner.described([found])

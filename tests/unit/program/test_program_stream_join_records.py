@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.errors import SegmentError
 from onyx.flow.arrays import Mask
 from onyx.flow.groups.keys import SHARDS

@@ -8,8 +8,8 @@ import pytest
 from tests.support.log.replica_log import ReplicaLog
 from tests.support.log.runs import by_job
 
-from onyx.replica import canonical, losses
-from onyx.replica.commands import KillJob, ReportLoss
+from onyx.replica import canonical
+from onyx.replica.commands import KillJob, ReportLoss, report_loss
 
 
 def running() -> ReplicaLog:
@@ -26,11 +26,11 @@ def counts(log: ReplicaLog) -> dict[str, int]:
     return dict(log.new.run("j").losses)
 
 
-KEY = losses.key_of("parse", 0, 7, "ab")
+KEY = report_loss.key_of("parse", 0, 7, "ab")
 
 
 def over(log: ReplicaLog, position: int = 7, id: str = "ab") -> int:
-    return losses.over_segment(log.new, "j", "parse", 0, position, id)
+    return report_loss.over_segment(log.new, "j", "parse", 0, position, id)
 
 
 def test_a_batch_comes_under_suspicion_and_nobody_is_guilty() -> None:
@@ -101,14 +101,14 @@ def test_nothing_is_known_of_jobs_that_have_ended_or_of_tasks_that_do_not_exist(
 
 def test_what_is_known_is_bounded_and_the_newest_stays() -> None:
     log = running()
-    for number in range(losses.COUNTED_MAX + 10):
+    for number in range(report_loss.COUNTED_MAX + 10):
         lost(log, f"{number}", (0, 2 * number, 2 * number), id=f"{number:x}")
-    assert len(counts(log)) == losses.COUNTED_MAX
+    assert len(counts(log)) == report_loss.COUNTED_MAX
     runs = log.new.run("j").suspects_of("parse")
-    assert len(runs) == losses.SUSPECT_RUNS_MAX
-    last = 2 * (losses.COUNTED_MAX + 9)
+    assert len(runs) == report_loss.SUSPECT_RUNS_MAX
+    last = 2 * (report_loss.COUNTED_MAX + 9)
     assert runs[-1] == (0, last, last, 0)
-    assert len(log.new.run("j").loss_reports) == losses.REPORTS_KEPT_MAX
+    assert len(log.new.run("j").loss_reports) == report_loss.REPORTS_KEPT_MAX
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.support.servers.object_stores import ObjectStore
 from tests.support.servers.s3_server import S3Server
 from tests.support.spark.windows import by_spark
 
-from onyx.client.state_reader import StateReader
+from onyx.client.query import StateReader
 from onyx.client.stored_state import KeptStates
 from onyx.client.window_view import Question, WindowView, asked_of
 from onyx.errors import Unavailable, UserError

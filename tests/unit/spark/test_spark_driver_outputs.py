@@ -12,9 +12,8 @@ import pytest
 from onyx.errors import Fenced, Unavailable
 from onyx.ids import GroupId
 from onyx.plugins.protocol import Commit
-from onyx.spark.driver.outputs import Outputs
+from onyx.spark.driver.outputs import Outputs, SpoolWriter
 from onyx.spark.driver.request import OutputResult
-from onyx.spark.driver.spools import SpoolWriter
 
 LIVE = [GroupId("g1")]
 

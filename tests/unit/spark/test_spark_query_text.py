@@ -8,8 +8,8 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
 from onyx.plugins.protocol import PluginContext
+from onyx.spark.compiler.refusals import why_refused
 from onyx.spark.middle.options import MiddleOptions
-from onyx.spark.middle.query_text import why_refused
 from onyx.spark.middle.request import request_of
 
 

@@ -25,9 +25,8 @@ from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
 from onyx.spark.child.request import Frame, StageRequest, Watch
 from onyx.spark.result_files import MANIFEST
-from onyx.spark.stage import results
-from onyx.spark.stage.output import SparkOutput
-from onyx.spark.stage.results import FolderWorkspace, run_folder_stage
+from onyx.spark.stage import output as stage_output
+from onyx.spark.stage.output import FolderWorkspace, SparkOutput, run_folder_stage
 from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, Notes, upgrade
 from onyx.storage.opening import location_of
 
@@ -385,7 +384,7 @@ def test_a_result_goes_back_if_a_worker_dies_before_the_next_one_is_there(
     runner = SummingRunner()
     dying = spark_output(tmp_path, runner, job="job-2")
     written(dying, 2)
-    monkeypatch.setattr(results, "put_back", lambda *_: None)
+    monkeypatch.setattr(stage_output, "put_back", lambda *_: None)
     failing_rename(monkeypatch, dies=True)
     with pytest.raises(KeyboardInterrupt):
         dying.seal()

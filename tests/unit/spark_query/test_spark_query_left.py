@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.keystate.records import Record
 from onyx.spark_query.folding.inbox import LeftRows
 from onyx.spark_query.rows import segments_of, segments_row

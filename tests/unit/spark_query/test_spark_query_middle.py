@@ -21,7 +21,7 @@ from tests.support.spark.query import Frames, publish_all, request_of, run_query
 from onyx.ids import GroupId
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
-from onyx.spark.driver.leftovers import Leftovers
+from onyx.spark.driver.driver import Leftovers
 from onyx.spark.driver.request import QueryReply, TaskCounts
 from onyx.storage.opening import location_of
 

@@ -23,9 +23,9 @@ from onyx.base.path_names import staged_name
 from onyx.errors import Blocked, Unavailable
 from onyx.rights import EVERYTHING
 from onyx.spark.driver import process as module
+from onyx.spark.driver.outputs import read_spool
 from onyx.spark.driver.process import QueryProcess
 from onyx.spark.driver.request import QueryReply, QueryRequest, TaskCounts
-from onyx.spark.driver.spools import read_spool
 from onyx.spark.processes import spark_scratch
 from onyx.state.local.scratch import temporary_folder
 

@@ -21,7 +21,7 @@ from tests.support.spark.query import request_of, run_query
 from tests.support.spark.stream import Worker
 
 from onyx.client import stored_state
-from onyx.client.state_reader import StateReader
+from onyx.client.query import StateReader
 from onyx.client.stored_state import KeptStates
 from onyx.client.window_view import Question, WindowView, asked_of
 from onyx.errors import Unavailable, UserError

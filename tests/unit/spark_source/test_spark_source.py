@@ -24,7 +24,7 @@ from onyx.plugins.files.output import FilesOutput
 from onyx.plugins.parts.folders import NotThere
 from onyx.plugins.parts.offsets import Part, Rows
 from onyx.spark.types import spark_schema
-from onyx.spark_source import schemas, window_state
+from onyx.spark_source import cluster, schemas
 from onyx.spark_source.data_source import OnyxDataSource, OutputReader
 from onyx.spark_source.options import SourceOptions, read_options
 from onyx.spark_source.outputs import OutputFiles, PartFolder, output_at, published, readable
@@ -310,7 +310,7 @@ VIEW = WindowView(
 def test_the_state_of_a_window_is_a_row_for_each_extent() -> None:
     moment = pa.timestamp("us", tz="UTC")
     columns = {"job": pa.string(), "group": pa.string(), "upper": moment, "state": pa.string()}
-    rows = window_state.rows_of(VIEW, pa.schema(list(columns.items()))).to_pylist()
+    rows = cluster.rows_of(VIEW, pa.schema(list(columns.items()))).to_pylist()
     assert [(row["job"], row["group"], row["state"]) for row in rows] == [
         ("j", "a", '{"n":1}'), ("j", "5", "3"),
     ]  # fmt: skip
@@ -320,9 +320,7 @@ def test_the_state_of_a_window_is_a_row_for_each_extent() -> None:
 def test_the_state_of_a_window_may_be_asked_for_as_a_type() -> None:
     view = WindowView(JobId("j"), "t", "w", (Extent(7, 0, float("inf"), 3),), False, False)
     schema = pa.schema([("group", pa.int64()), ("upper", pa.float64()), ("state", pa.int64())])
-    assert window_state.rows_of(view, schema).to_pylist() == [
-        {"group": 7, "upper": None, "state": 3}
-    ]
+    assert cluster.rows_of(view, schema).to_pylist() == [{"group": 7, "upper": None, "state": 3}]
 
 
 @pytest.mark.parametrize(
@@ -334,7 +332,7 @@ def test_the_state_of_a_window_may_be_asked_for_as_a_type() -> None:
 )
 def test_columns_that_a_state_does_not_have_are_named(column: Any, error: str) -> None:
     with pytest.raises(UserError, match=error):
-        window_state.rows_of(VIEW, pa.schema([column]))
+        cluster.rows_of(VIEW, pa.schema([column]))
 
 
 @pytest.mark.parametrize("stage", [False, True], ids=["parts", "result"])

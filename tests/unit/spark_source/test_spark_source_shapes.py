@@ -15,7 +15,7 @@ import pytest
 from onyx.errors import UserError
 from onyx.plugins.parts.offsets import Part, Rows
 from onyx.spark.types import spark_schema
-from onyx.spark_source import errors, schemas
+from onyx.spark_source import options, schemas
 from onyx.spark_source.options import read_options
 from onyx.spark_source.rows import TEXT, batches, count
 
@@ -190,8 +190,8 @@ def test_batches_and_streams_read_rows_in_part_and_as_text(letters: str) -> None
 
 @pytest.fixture
 def process_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(errors.HIDE, raising=False)
-    monkeypatch.setattr(errors, "_is_of_spark", lambda: True)
+    monkeypatch.delenv(options.HIDE, raising=False)
+    monkeypatch.setattr(options, "_is_of_spark", lambda: True)
 
 
 @pytest.mark.usefixtures("process_of_spark")
@@ -201,7 +201,7 @@ def test_errors_for_the_user_are_one_line_and_others_keep_their_traceback() -> N
     def shown(error: Exception) -> str:
         sink = Sink()
         try:
-            with errors.in_one_line():
+            with options.in_one_line():
                 raise error
         except Exception as raised:
             handle_worker_exception(raised, sink)
@@ -224,8 +224,8 @@ class Sink:
 def test_errors_in_the_process_of_a_user_leave_its_environment_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv(errors.HIDE, raising=False)
-    with pytest.raises(UserError) as caught, errors.in_one_line():
+    monkeypatch.delenv(options.HIDE, raising=False)
+    with pytest.raises(UserError) as caught, options.in_one_line():
         raise UserError("say it")
-    assert errors.HIDE not in errors.os.environ
+    assert options.HIDE not in options.os.environ
     assert len(traceback.format_exception(caught.value)) > 1

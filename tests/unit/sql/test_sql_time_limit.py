@@ -7,16 +7,16 @@ import threading
 import pytest
 from tests.support.patience import WAIT_S
 
-from onyx.sql import time_limit
-from onyx.sql.time_limit import TimeLimit
+from onyx.sql import engine
+from onyx.sql.engine import TimeLimit
 
 
 def test_the_watch_looks_while_statements_run_and_waits_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(time_limit, "LOOK_INTERVAL_S", 0.0)
-    watch = time_limit._Watch()
-    monkeypatch.setattr(time_limit, "_watch", watch)
+    monkeypatch.setattr(engine, "LOOK_INTERVAL_S", 0.0)
+    watch = engine._Watch()
+    monkeypatch.setattr(engine, "_watch", watch)
     cleared = threading.Event()
     clear = watch.awake.clear
     monkeypatch.setattr(watch.awake, "clear", lambda: (clear(), cleared.set()))

@@ -8,8 +8,7 @@ import pytest
 from tests.support.servers.object_stores import ObjectStore
 
 from onyx.state.location import open_store
-from onyx.storage.interface import BlobStore
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import BlobStore, MemoryBlobStore
 
 
 @pytest.fixture(params=["memory", "directory", "fake_s3", "s3_gateway"])

@@ -11,7 +11,7 @@ from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import CarriedState, RecoveredState, read_state, recover
 from onyx.state.shard_states import ShardState
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 SETTINGS = StateSettings()
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.support.log.records import noted, notes
 
-from onyx.codec.records import decode_records
-from onyx.codec.values import decode_values
+from onyx.codec.values import decode_records, decode_values
 from onyx.errors import SegmentError, StateError
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns

@@ -20,8 +20,7 @@ from onyx.state.log import StateLog
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import RecoveredState, read_state, recover
 from onyx.storage.folder import Folder
-from onyx.storage.interface import BlobStore
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import BlobStore, MemoryBlobStore
 
 SETTINGS = StateSettings()
 PLACE = TaskFolder("job", "task")

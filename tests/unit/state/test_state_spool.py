@@ -14,7 +14,7 @@ from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange
 from onyx.state.local.scratch import Spool
 from onyx.state.recovery import recover
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 
 def limited(folder: Path) -> StateSettings:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.servers.object_stores import ObjectStore
 
-from onyx.storage.interface import BlobStore, Location
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import BlobStore, Location, MemoryBlobStore
 from onyx.storage.opening import location_of
 
 LOCATIONS = ["folder", "fake_s3", "s3_gateway"]

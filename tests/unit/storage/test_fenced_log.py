@@ -19,8 +19,7 @@ from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import recover
 from onyx.storage import fenced_log
 from onyx.storage.fenced_log import Listed, LogWriter, Missing
-from onyx.storage.interface import BlobStore
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import BlobStore, MemoryBlobStore
 from onyx.storage.s3 import Trailing
 
 FOLDER = Numbers(MemoryBlobStore()).folder

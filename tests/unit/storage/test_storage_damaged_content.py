@@ -26,7 +26,7 @@ from onyx.spark.middle.bundles import Bundles
 from onyx.spark.result_files import remove_left
 from onyx.spark.stage import versions
 from onyx.spark.stage.direct import DirectWrite, WriteNotes
-from onyx.spark.stage.results import _manifest, is_result_of
+from onyx.spark.stage.output import _manifest, is_result_of
 from onyx.spark.target import opened
 from onyx.spark.windows.spool import LIST, Spool
 from onyx.spark_source.outputs import document

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from onyx.cli.functions import wrong_functions
 from onyx.model.parsing.job import parse_mapping
-from onyx.submission.function_checks import wrong_functions
 
 SOURCE = """
 def one(segment): ...

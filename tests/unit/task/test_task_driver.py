@@ -19,7 +19,8 @@ from onyx.log import documents
 from onyx.plugins.attempts import AWAY_S, BLOCKED_RETRY_S
 from onyx.plugins.protocol import SealProgress
 from onyx.program.phases import Phase
-from onyx.spark.driver.counts import Counts
+from onyx.spark.driver.driver import Counts
+from onyx.spark.driver.outputs import SpoolWriter
 from onyx.spark.driver.request import (
     OutputResult,
     Position,
@@ -29,7 +30,6 @@ from onyx.spark.driver.request import (
     QueryReply,
     TaskCounts,
 )
-from onyx.spark.driver.spools import SpoolWriter
 from onyx.storage.staging.interface import STAGING
 from onyx.task.driver.driver_task import QUERY_RETRY_S, DriverTask
 from onyx.task.table import TABLES, StepOutcome, TaskKind

@@ -10,7 +10,7 @@ import pytest
 from tests.support.examples import some_of
 from tests.support.jobs.bench import GROUP, JOB, Bench
 
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 from onyx.transport.interface import Channel, Control, ControlKind
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]

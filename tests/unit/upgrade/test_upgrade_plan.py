@@ -12,8 +12,7 @@ from onyx.keystate.records import SetStates, SetTriggerStates, TimerDue, Waterma
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.task.recovery.old_job import numbers
-from onyx.upgrade.compatibility import input_doubt
-from onyx.upgrade.plan import compare, upgrading
+from onyx.upgrade.plan import compare, input_doubt, upgrading
 from onyx.upgrade.translation import Translation
 
 Spec = dict[str, Any]

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.windows.short import WATERMARK, add, add_grouped, held, shown, task_windows
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.errors import UserError
 from onyx.keystate.records import AddToSessions, AddUpdates, ClearExtent, SetStates
 

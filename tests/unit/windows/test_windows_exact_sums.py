@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.keystate.coded import Groups

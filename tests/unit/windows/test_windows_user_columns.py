@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from tests.support.windows.short import WATERMARK, held, task_windows
 
-from onyx.codec.records import decode_records, encode_records
+from onyx.codec.values import decode_records, encode_records
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.keystate.coded import Groups
 

@@ -1,4 +1,4 @@
-"""The manifests of jobs, as they were submitted, and which job somebody names (`replica.naming`).
+"""The manifests of jobs, as they were submitted, and which job somebody names (`replica.jobs`).
 
 `onyx jobs` is often called where there is little CPU. So what parses manifests, which takes long to
 import, is imported when there is one.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 from functools import partial
 
 from onyx.model.report import listed
-from onyx.replica.naming import jobs_called
+from onyx.replica.jobs import jobs_called
 
 SHOWN_MAX = 10
 

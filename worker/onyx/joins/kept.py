@@ -23,8 +23,7 @@ from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.segment import JoinRefusal, Segment, SegmentFailure
-from onyx.joins.attaching import default_of, values_of
-from onyx.joins.enrichment import OCCUPIED, Enrichment, Joined
+from onyx.joins.enrichment import OCCUPIED, Enrichment, Joined, default_of, values_of
 from onyx.joins.keys import NONE, kind_of
 from onyx.keystate.copies import copied
 from onyx.keystate.groups import group_value, hashable_key

@@ -1,7 +1,7 @@
 """Records: the one format of what a state log says about a shard.
 
 Operators make records of what has changed and take them back in (`TaskWindows.take_changes` and
-`restore`), the state log stores them (`codec/records`), upgrades leave out those of windows and
+`restore`), the state log stores them (`codec/values`), upgrades leave out those of windows and
 triggers that are not carried over. Every record names its window; those about a trigger name that
 as well. What belongs to all groups of a task, beside its windows and states, has a name that no job
 can give (`TIMERS` and its like).

@@ -8,25 +8,52 @@ of another process of the container, mostly a JVM of Spark's.
 Deaths for want of memory in quick succession end the supervisor. What has too little memory goes on
 having too little; as long as the supervisor starts it again, its container looks healthy. With the
 end of the container there are restarts, the reason OOMKilled, back-off and alerts.
+
+**Reports.** The segments over which a process has died are replayed to others when its session has
+expired. They have to know by then that these are suspects, or the next process dies over a whole
+batch as well. The successor of the dead process comes too late for that: it waits for its turn,
+starts, loads what the user names and connects. The supervisor has seen the death at once, and to
+write an entry takes it some tenths of a second.
+
+A report that could not be written is made by the successor. It makes all others again as well,
+because only who reads the log knows that they are there: a report that comes twice counts once.
+
+Rejected: the session of the dead process, taken over to hold the replay back. Who connects in time
+for that can as well write the entry in time.
+
+**Segments.** The flight recorder of a process says what it was doing. A process that others have
+ended (SIGKILL, SIGTERM, out of memory) says nothing, and neither does one that has ended in an
+orderly way. All other ends are its own: an exit code, or a signal that a process brings about
+itself. Then whoever was in user code is to blame: one task with one segment for certain, several
+only perhaps; tasks of one job over no segments are all its own. Segments without positions
+(at-most-once) do not come again, so they are named in the log and no more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import queue
+import secrets
 import signal
 import socket
+import threading
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 from onyx.base.seams import Clock, SystemClock
-from onyx.ids import JobId
-from onyx.processes import lost_segments
+from onyx.errors import OnyxError
+from onyx.ids import JobId, TaskName
+from onyx.peer.loss_reports import pending
 from onyx.processes.child import SupervisedWorker
-from onyx.processes.death_reporter import DeathReporter
 from onyx.processes.programs import how
+from onyx.replica.commands import ReportLoss
 from onyx.reports.deaths import Death, DeathCause, mebibytes
 from onyx.settings import Settings, SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.recorder import LOSSES_BYTES_MAX, Inside, Recorder, runs
 
 logger = logging.getLogger("onyx.supervisor")
 OTHERS_AFTER_S = 10.0
@@ -64,16 +91,16 @@ class ExitExaminer:
         itself is left to the next one to report as well, which is there as long as nobody has heard
         of it."""
         inside, orderly = child.recorder.deaths(), child.recorder.orderly() == code
-        by_itself = lost_segments.by_itself(code, child.recorder)
+        own = by_itself(code, child.recorder)
         child.recorder.clear()
-        words = lost_segments.described(inside)
+        words = described(inside)
         jobs = child.recorder.jobs()
         death = self._deaths.died(child.number, code, memory_bytes, words, jobs)
         if not orderly:
             self._reporter.announce(death)
-        if by_itself and inside:
-            lost = lost_segments.reports(inside, lived_s)
-            lost_segments.hand_over(child.recorder, lost)
+        if own and inside:
+            lost = reports(inside, lived_s)
+            hand_over(child.recorder, lost)
             self._reporter.publish(lost)
         where = f" inside user code: {words}" if inside and not orderly else ""
         return f"{self._deaths.explained(death)}{where}"
@@ -180,3 +207,175 @@ class DeathWatch:
         if count is not None and count > self._counted:
             self._unexplained.extend([self._clock.monotonic_s()] * (count - self._counted))
             self._counted = count
+
+
+WAITING_MAX = 1_000
+"""Reports; those beyond are left to the successors."""
+CLOSE_TIMEOUT_S = 5.0
+"""Longest wait for the last reports: what ends a supervisor is often the last death."""
+
+
+class DeathReporter:
+    """Writes the reports of one supervisor, on a thread that is there once there are any."""
+
+    def __init__(self, settings: Settings) -> None:
+        """`settings`: where ZooKeeper is."""
+        self._settings = settings
+        self._waiting: queue.Queue[ReportLoss | Death | None] = queue.Queue(WAITING_MAX)
+        """None is the end."""
+        self._thread: threading.Thread | None = None
+
+    def publish(self, lost: Sequence[ReportLoss]) -> None:
+        """Write these soon; returns at once."""
+        self._queue(lost)
+
+    def announce(self, death: Death) -> None:
+        """Let everybody know soon that a process has died; returns at once."""
+        self._queue([death])
+
+    def close(self) -> None:
+        """Write what waits, as far as ZooKeeper takes it in time."""
+        if self._thread is None:
+            return
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _queue(self, reports: Sequence[ReportLoss | Death]) -> None:
+        for each in reports:
+            try:
+                self._waiting.put_nowait(each)
+            except queue.Full:
+                return
+        if reports and self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="onyx-death-reporter", daemon=True
+            )
+            self._thread.start()
+
+    def _run(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            try:
+                if self._write(first):
+                    return
+            except OnyxError as error:
+                logger.info("how a process has died could not be reported: %s", error)
+
+    def _write(self, first: ReportLoss | Death) -> bool:
+        """Write this one and all that wait; True at the end of all."""
+        # Most supervisors never need the client of ZooKeeper, and are small without.
+        from onyx.client.deaths import report_death
+        from onyx.log.zookeeper.log import ZooKeeperClientLog
+
+        def write(report: ReportLoss | Death) -> None:
+            if isinstance(report, Death):
+                report_death(log, report)
+            else:
+                log.append(report)
+
+        log = ZooKeeperClientLog(self._settings)
+        try:
+            write(first)
+            while not self._waiting.empty():
+                following = self._waiting.get()
+                if following is None:
+                    return True
+                write(following)
+            return False
+        finally:
+            log.close()
+
+
+RUNS_MAX = 64
+"""Runs of positions, of one batch: those that are close are joined."""
+BY_ITSELF = frozenset(
+    {
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+    }
+)
+LIVED_LONG_S = 60.0
+"""A process that has lived as long does not die again and again."""
+_PARTITION_SHIFT, _POSITION_MASK = 48, (1 << 40) - 1
+
+
+def by_itself(code: int, recorder: Recorder) -> bool:
+    """Whether a process with this exit code (negative: the signal) was ended by its own code."""
+    if code < 0:
+        return -code in BY_ITSELF
+    return recorder.orderly() != code
+
+
+def reports(deaths: Sequence[Inside], lived_s: float) -> list[ReportLoss]:
+    """What to report of user code that was running at one death."""
+    made = []
+    over_nothing = not any(each.over_segments for each in deaths)
+    of_one_job = over_nothing and len({each.job for each in deaths}) == 1
+    for each in deaths:
+        named = _positions(each.roots)
+        if not named and not of_one_job:
+            continue
+        certain = len(deaths) == 1 and len(each.roots) == 1
+        made.append(
+            ReportLoss(
+                job=JobId(each.job),
+                task=TaskName(each.task),
+                loss=secrets.token_hex(8),
+                runs=tuple(named),
+                id=f"{each.id:x}" if certain else "",
+                afresh=lived_s >= LIVED_LONG_S,
+            )
+        )
+    return made
+
+
+def hand_over(recorder: Recorder, lost: Sequence[ReportLoss]) -> None:
+    """Leave reports to the next process, beside those that are still there; the newest stay."""
+    all_of_them = [*left(recorder), *lost]
+    while len(data := msgspec.json.encode(all_of_them)) > LOSSES_BYTES_MAX:
+        all_of_them.pop(0)
+    recorder.keep(data)
+
+
+def left(recorder: Recorder) -> list[ReportLoss]:
+    """Reports that no process has made yet."""
+    return list(pending(recorder))
+
+
+def described(deaths: Sequence[Inside]) -> str:
+    """What was running at a death, in words for the log; empty when nobody was in user code."""
+    return "; or ".join(_described(each) for each in deaths)
+
+
+def _described(each: Inside) -> str:
+    where = f"in {each.phase} of task {each.task} of job {each.job}"
+    if not each.over_segments:
+        return where
+    if not each.roots:
+        return f"{where}, over segments that are lost (at-most-once)"
+    named = _positions(each.roots)
+    segments = ", ".join(
+        f"partition {partition} position {first}" + (f" to {last}" if last > first else "")
+        for partition, first, last in named[:4]
+    )
+    more = f" and {len(named) - 4} more runs" if len(named) > 4 else ""
+    many = "one segment" if len(each.roots) == 1 else f"{len(each.roots)} segments"
+    return f"{where}, over {many} ({segments}{more})"
+
+
+def _positions(roots: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Partition, first and last position."""
+    by_partition: dict[int, list[int]] = {}
+    for root in roots:
+        by_partition.setdefault(root >> _PARTITION_SHIFT, []).append(root & _POSITION_MASK)
+    each_max = max(1, RUNS_MAX // max(1, len(by_partition)))
+    return [
+        (partition, first, last)
+        for partition, positions in sorted(by_partition.items())[:RUNS_MAX]
+        for first, last in runs(positions, each_max)
+    ]

@@ -7,6 +7,11 @@ Each process writes a flight recorder that the supervisor holds. When one has di
 user code, what that worked on is logged and reported to the cluster at once (`exit_examiner`),
 while the other processes are looked after as before: nobody waits for one that is started again
 later. How each has ended is logged and reported too, with the memory that it held.
+
+At a metrics port that was chosen the supervisor answers for several (`telemetry.processes`); each
+listens on a socket that the supervisor opens and keeps, so that it is where it was after a restart.
+A single one takes the port itself. At port 0, on a laptop, each takes a port of its own and
+announces it.
 """
 
 from __future__ import annotations
@@ -17,7 +22,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from onyx.base.on_demand import OnDemand
 from onyx.errors import (
     InvariantViolated,
     LogReplaced,
@@ -27,7 +34,7 @@ from onyx.errors import (
     describe,
 )
 from onyx.ids import JobId, TaskName
-from onyx.processes import lost_segments
+from onyx.processes import exit_examiner
 from onyx.processes.child import (
     RESTART_BACK_OFF_S,
     Listeners,
@@ -38,14 +45,19 @@ from onyx.processes.child import (
 from onyx.processes.ends import FINAL, ExitCode
 from onyx.processes.exit_examiner import ExitExaminer
 from onyx.processes.forking import Launcher
-from onyx.processes.pages import Pages
 from onyx.processes.programs import Process
 from onyx.processes.running import STOP_MARGIN_S
 from onyx.reports.outcomes import TaskTotals
 from onyx.serving.listening import OF_WORKERS, listener_at
-from onyx.settings import Settings
+from onyx.settings import Settings, TelemetrySettings
 from onyx.telemetry.kept_counts import summed
 from onyx.transport.ports import check_enough
+
+if TYPE_CHECKING:
+    from onyx.telemetry.collectors import MemoryKillsCollector
+    from onyx.telemetry.http_server import TelemetryServer
+    from onyx.telemetry.processes import ProcessPages
+
 
 logger = logging.getLogger("onyx.supervisor")
 
@@ -239,7 +251,7 @@ class Supervisor:
             self._final = code
             return
         lived_s = time.monotonic() - child.started_s
-        if lived_s >= lost_segments.LIVED_LONG_S:
+        if lived_s >= exit_examiner.LIVED_LONG_S:
             child.back_off_s = RESTART_BACK_OFF_S
         logger.warning(
             "worker process %d ended with %s; it is started again in %.1f s",
@@ -260,6 +272,52 @@ def dealt(peers: int, processes: int) -> list[int]:
 def _waits_for(children: Sequence[SupervisedWorker], patience_s: float) -> str:
     """What keeps workers from leaving."""
     inside = [each for child in children for each in child.recorder.deaths()]
-    what = f": {lost_segments.described(inside)} has not come back" if inside else ""
+    what = f": {exit_examiner.described(inside)} has not come back" if inside else ""
     workers = "a worker process" if len(children) == 1 else f"{len(children)} worker processes"
     return f"waiting for {workers} to leave{what}; killed in {patience_s:.0f} s"
+
+
+_SERVER: OnDemand[type[TelemetryServer]] = OnDemand("onyx.telemetry.http_server:TelemetryServer")
+_PAGES: OnDemand[type[ProcessPages]] = OnDemand("onyx.telemetry.processes:ProcessPages")
+_KILLS: OnDemand[type[MemoryKillsCollector]] = OnDemand(
+    "onyx.telemetry.collectors:MemoryKillsCollector"
+)
+
+
+class Pages:
+    """The endpoint of so many processes; `is_running` says whether one of them runs."""
+
+    def __init__(
+        self, settings: TelemetrySettings, processes: int, is_running: Callable[[int], bool]
+    ) -> None:
+        self.listeners: Sequence[socket.socket | None] = [None] * processes
+        """Where each process listens; None: it chooses."""
+        self._settings = settings
+        self._is_running = is_running
+        self._server: TelemetryServer | None = None
+
+    def open(self) -> None:
+        """Serve, if there is something to serve.
+
+        Raises:
+            Unavailable: the port is taken.
+        """
+        settings = self._settings
+        if not settings.metrics_port or len(self.listeners) < 2:
+            return
+        opened = [socket.create_server(("127.0.0.1", 0)) for _ in self.listeners]
+        ports = [each.getsockname()[1] for each in opened]
+        pages = _PAGES.load()(ports, self._is_running, _KILLS.load()())
+        self._server = _SERVER.load()(
+            settings.metrics_host,
+            settings.metrics_port,
+            pages.registry,
+            pages.healthy,
+            pages.ready,
+        )
+        self.listeners = opened
+
+    def close(self) -> None:
+        """Close the endpoint."""
+        if self._server is not None:
+            self._server.close()

@@ -26,7 +26,7 @@ from msgspec import field
 
 from onyx.base.runs import Numbers, array_of, taken
 from onyx.codec.refusals import refuse
-from onyx.codec.returns import size_bytes
+from onyx.codec.values import size_bytes
 from onyx.errors import PoisonSegment, SegmentError
 from onyx.flow.batch import (
     Batch,

@@ -2,7 +2,8 @@
 
 An `Operator` is the state of one task over some key groups, and what the task does with a batch
 because of it. A `Keeper` is what an operator asks of whoever keeps it: on a peer
-`task.state.keeper.StateKeeper`, which has a state log, in a query of Spark `spark_query.fold.Fold`.
+`task.state.keeper.StateKeeper`, which has a state log, in a query of Spark
+`spark_query.shares.Fold`.
 Neither knows the other's class, so a new kind of operator is a room of `operators/` and a row of
 `operators.table`, and runs on both engines.
 

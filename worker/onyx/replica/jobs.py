@@ -1,8 +1,21 @@
-"""The end of jobs, and what is kept of them: shared by the commands."""
+"""What a replica says of its jobs: whether they are known and how they ended, how they end, what
+people call them, and which partitions the peers of an input read.
+
+**Partitions.** A peer reads a run of them, by the order of slots. If the runs cannot be equal, the
+first ones have one more. Neighbours stay together, as the original has it for Kafka, so that
+somebody who knows the number of a peer knows what it reads.
+
+**Names.** A job is named by its id, by the name in the manifest, or by the beginning of an id. An
+id counts first, then a name, then the beginning of ids: so what a job is called never depends on
+the random ids of others. Of several jobs of one name those that run are meant; of those that have
+ended, the one that ended last. Commands and requests share the rule, so a text that `onyx jobs`
+takes is one that `onyx append` takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -132,4 +145,41 @@ def _stop(replica: Replica, job: JobId) -> Replica:
         records = records.set(job, replace(records[job], run=None, ended=ended))
     return replace(
         replica, records=records, jobs=tuple(each for each in replica.jobs if each != job)
+    )
+
+
+def partitions_of(rank: int, partitions: int, peers: int) -> range:
+    """The partitions, from 0 on, of the peer with this number among the peers of the task."""
+    each, more = divmod(partitions, peers)
+    first = rank * each + min(rank, more)
+    return range(first, first + each + (rank < more))
+
+
+def rank_of(partition: int, partitions: int, peers: int) -> int:
+    """The number of the peer that reads a partition."""
+    assert 0 <= partition < partitions, "partitions are numbered from 0 on"
+    each, more = divmod(partitions, peers)
+    longer = more * (each + 1)
+    if partition < longer:
+        return partition // (each + 1)
+    return more + (partition - longer) // each
+
+
+ENDED_MAX = 100
+"""Jobs that have ended whose names are looked at: each is read from ZooKeeper."""
+
+
+def jobs_called(replica: Replica, text: str, name_of: Callable[[JobId], str]) -> Sequence[JobId]:
+    """The jobs that a text may mean: one where it is clear, none where there is no such job.
+
+    Args:
+        name_of: the name in the manifest of a job; it may block.
+    """
+    if is_known(replica, JobId(text)):
+        return [JobId(text)]
+    ended = (each for each in ended_last(replica, ENDED_MAX) if name_of(each) == text)
+    return (
+        [each for each in replica.jobs if name_of(each) == text]
+        or list(islice(ended, 1))
+        or [each for each in replica.records if text and each.startswith(text)]
     )

@@ -93,7 +93,7 @@ class JobRun(msgspec.Struct, frozen=True):
         return bool(peers) and all(peer in self.rested for peer in peers)
 
     def suspects_of(self, task: TaskName) -> tuple[SuspectRun, ...]:
-        """Runs of positions of which a task works on each by itself (`replica/losses`)."""
+        """Runs of positions of which a task works on each by itself (`ReportLoss`)."""
         return self.suspects.get(task, ()) if self.suspects else ()
 
     @property

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from onyx.flow.batch import Batch
 from onyx.program.phases import Phase
-from onyx.spark_query.arrivals import downstream
+from onyx.spark_query.arrivals import downstream, new_reading, of_ending
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.outlet import Outlet
 from onyx.spark_query.programs import Query, query_of
-from onyx.spark_query.readings import new_reading, of_ending
 from onyx.spark_query.rows import Ending, Row, batch_of, report, rows_of
 from onyx.spark_query.shares import Share
 from onyx.spark_query.sinks import Sinks

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from onyx.codec.records import decode_records
 from onyx.codec.segments import decode, encode
+from onyx.codec.values import decode_records
 from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.keystate.records import StatesRecord
@@ -51,7 +51,7 @@ Kind = Literal[
 same, and nobody waits for its watermark meanwhile.
 `position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a bucket
 knows behind it (`request.BucketState`). Both name their origin, and its *reading*: a random number
-that is in the ending too, of all that its rows were made from (`spark_query.readings`).
+that is in the ending too, of all that its rows were made from (`spark_query.arrivals`).
 `part`: a file for a Spark stage in the middle. `result`: one that it has made
 (`spark_query.middle.stages`)."""
 Ending = Literal["end", "pause", "idle"]

@@ -15,11 +15,11 @@ from onyx.flow.segment import SegmentFailure
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import Output, StagingOutput, Token
 from onyx.program.plugin_forms import PluginWriter
-from onyx.spark.driver.spools import SpoolWriter
+from onyx.spark.driver.outputs import SpoolWriter
 from onyx.spark.middle.frame_types import TYPES, FrameTypes
 from onyx.spark.middle.request import options_of
 from onyx.spark.types import for_spark
-from onyx.spark_query.middle.frame_parts import FrameParts, folder_in, parts_of
+from onyx.spark_query.middle.stages import FrameParts, folder_in, parts_of
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import REPORTED, Row, report
 

@@ -33,6 +33,7 @@ from onyx.spark.driver.request import (
     QueryRequest,
     TaskCounts,
 )
+from onyx.spark_query.arrivals import ReadAgain, states_of_buckets
 from onyx.spark_query.chain import (
     buckets_of,
     chain,
@@ -45,7 +46,6 @@ from onyx.spark_query.counting import total
 from onyx.spark_query.failure import is_disordered
 from onyx.spark_query.micro_batches import News, Reached, due_ms
 from onyx.spark_query.programs import Query, QueryConfig
-from onyx.spark_query.readings import ReadAgain, states_of_buckets
 from onyx.spark_query.rows import Row
 
 PERIOD_S = 0.5

@@ -23,9 +23,14 @@ from onyx.plugins.files.spark_footer import unreadable
 from onyx.plugins.parts.offsets import Rows
 from onyx.spark.types import spark_schema
 from onyx.spark_source import schemas
-from onyx.spark_source.errors import in_one_line
 from onyx.spark_source.lookups import found, state, state_schema, target_of
-from onyx.spark_source.options import SourceOptions, read_options, require_text, write_options
+from onyx.spark_source.options import (
+    SourceOptions,
+    in_one_line,
+    read_options,
+    require_text,
+    write_options,
+)
 from onyx.spark_source.outputs import OutputFiles, published
 from onyx.spark_source.rows import TEXT, batches
 from onyx.spark_source.stream import OutputStream, arrow_of

@@ -25,17 +25,17 @@ def found(options: SourceOptions) -> FoundOutput:
 
 
 def state_schema(options: SourceOptions) -> pa.Schema:
-    """The schema of the rows of a window. See `window_state`."""
-    from onyx.spark_source import window_state
+    """The schema of the rows of a window. See `cluster`."""
+    from onyx.spark_source import cluster
 
-    return window_state.state_schema(options)
+    return cluster.state_schema(options)
 
 
 def state(options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
-    """The extents of a window, as of now. See `window_state`."""
-    from onyx.spark_source import window_state
+    """The extents of a window, as of now. See `cluster`."""
+    from onyx.spark_source import cluster
 
-    return window_state.state(options, schema)
+    return cluster.state(options, schema)
 
 
 def target_of(options: WriteOptions) -> WriteTarget:

@@ -1,17 +1,26 @@
 """The options of `format("onyx")`, of who reads and of who writes rows into a job.
 
 Spark gives all values as text and all keys in lower case.
+
+**Errors.** PySpark puts the whole traceback of a Python process before the message, which is of the
+frames of PySpark and of this source and tells a user nothing. It leaves the traceback out if an
+environment variable asks for that, and ends the process with the error. So the variable is set in a
+process that Spark made for Python, when an error for the user goes through it. Anything else that
+goes wrong keeps its traceback.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from onyx.base.structs import prepared
-from onyx.errors import UserError
+from onyx.errors import OnyxError, UserError
 from onyx.model.report import nearest
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S_MAX, WRITE_CHARACTERS_MAX
 from onyx.transport.state_queries import EXTENTS_MAX
@@ -167,3 +176,24 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         UserError: one is unknown, missing or not of its type.
     """
     return converted(given, WriteOptions)
+
+
+HIDE = "SPARK_HIDE_TRACEBACK"
+"""Read by `pyspark.util.handle_worker_exception`."""
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Also a decorator. Errors of Onyx that go through it are shown without a traceback."""
+    try:
+        yield
+    except OnyxError:
+        if _is_of_spark():
+            os.environ[HIDE] = "1"
+        raise
+
+
+def _is_of_spark() -> bool:
+    """Whether this process executes Python for a JVM, and is not the user's own."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")

@@ -27,9 +27,8 @@ from onyx.errors import UserError
 from onyx.plugins.parts import offsets
 from onyx.plugins.parts.folders import NotThere
 from onyx.plugins.parts.offsets import Limit, Offset, Part
-from onyx.spark_source.errors import in_one_line
 from onyx.spark_source.lookups import found
-from onyx.spark_source.options import SourceOptions, read_options, require_text
+from onyx.spark_source.options import SourceOptions, in_one_line, read_options, require_text
 from onyx.spark_source.outputs import OutputFiles, published
 from onyx.spark_source.rows import batches, count
 

@@ -35,8 +35,7 @@ from pyspark.sql.datasource import (
 from onyx.errors import UserError
 from onyx.requests.request import BatchOfWrite, Commit, HeldRequest, WriterOfBatch
 from onyx.settings import from_environment
-from onyx.spark_source.errors import in_one_line
-from onyx.spark_source.options import WriteOptions
+from onyx.spark_source.options import WriteOptions, in_one_line
 
 if TYPE_CHECKING:
     from onyx.client.appender import Appender

@@ -15,11 +15,9 @@ import pyarrow.types as kinds
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.model.report import nearest
-from onyx.sql.engine import MONTHS, TABLE, Engine, RowsFailed
-from onyx.sql.grammar import ROW, Refused
-from onyx.sql.growth import ROWS_AT_ONCE
+from onyx.sql.engine import MONTHS, PART_TIMEOUT_S, TABLE, TIMEOUT_S, Engine, RowsFailed
+from onyx.sql.grammar import ROW, ROWS_AT_ONCE, Refused
 from onyx.sql.statement import Computed, Item, Passed, Star, Statement, read_statement
-from onyx.sql.time_limit import PART_TIMEOUT_S, TIMEOUT_S
 
 ERROR = "__error__"
 _BEFORE = f"select * from {TABLE} where\n"  # noqa: S608 (only the parser gets it)

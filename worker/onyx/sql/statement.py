@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from onyx.sql.engine import DEPTH_MAX, TABLE, Engine
-from onyx.sql.grammar import ROW, Grammar, Node, Refused, words
-from onyx.sql.growth import Guarded
+from onyx.sql.grammar import ROW, Grammar, Guarded, Node, Refused, words
 
 _FORM = f"write `select ... from {TABLE}`, and `where ...` if you like"  # noqa: S608
 _AGAINST_BATCH = (

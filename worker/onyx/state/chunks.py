@@ -30,11 +30,10 @@ from msgspec.structs import astuple
 
 from onyx.base.runs import U64, Numbers, array_of
 from onyx.base.structs import RESTORE, UNREADABLE
-from onyx.codec.records import encode_all, encode_records
 from onyx.codec.sealed import FileFormat, seal, unseal
 from onyx.codec.segment_runs import decode_run, encode_run
 from onyx.codec.segments import decode_column, encode_column
-from onyx.codec.values import decode_values, encode_values
+from onyx.codec.values import decode_values, encode_all, encode_records, encode_values
 from onyx.errors import SegmentError, StateError
 from onyx.flow.batch import EncodedRun, Segments, part_of
 from onyx.keystate.records import Record

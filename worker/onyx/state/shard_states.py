@@ -14,8 +14,7 @@ import numpy as np
 from msgspec import field
 
 from onyx.base.runs import U64, Numbers
-from onyx.codec.records import decode_records
-from onyx.codec.values import decode_values
+from onyx.codec.values import decode_records, decode_values
 from onyx.keystate.records import Record
 from onyx.ledger.applied import Applied
 from onyx.state.chunks import (

@@ -27,10 +27,9 @@ from onyx.model.plugins import BY_TYPE, STAGE_IN_THE_MIDDLE, makes_one_result
 from onyx.model.report import PROBLEMS_MAX, at, nearest, within
 from onyx.model.workflow import parents
 from onyx.plugins.options import check_options, options_of, own_options
-from onyx.spark.compiler.refusals import refusals
-from onyx.spark.middle.query_text import why_refused
+from onyx.spark.compiler.refusals import refusals, why_refused
 from onyx.spark.session.masters import SparkMaster, wrong_spark_master
-from onyx.upgrade.compatibility import result_path
+from onyx.upgrade.plan import result_path
 
 
 def wrong_options(job: Job) -> tuple[Problem, ...]:

@@ -24,7 +24,7 @@ from onyx.ids import JobId
 from onyx.ledger.lineage import partitions_of, positions_of
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
-from onyx.replica import losses
+from onyx.replica.commands import report_loss
 from onyx.replica.state import Replica, SuspectRun
 from onyx.task.parts import Assignment, Work
 from onyx.telemetry.recorder import ROOTS_MAX
@@ -119,7 +119,7 @@ def _poison(assignment: Assignment, batch: Batch) -> PoisonSegment | None:
     root = array_of(batch.roots[:1])
     partition, position = int(partitions_of(root)[0]), int(positions_of(root)[0])
     id, most = f"{int(batch.ids[0]):x}", assignment.services.settings.task.losses_max
-    count = losses.over_segment(replica, job, task, partition, position, id)
+    count = report_loss.over_segment(replica, job, task, partition, position, id)
     if count < most:
         return None
     error = PoisonSegment(
@@ -142,7 +142,7 @@ def check_task(assignment: Assignment) -> None:
     """
     job, task = assignment.job_id, assignment.task
     most = assignment.services.settings.task.losses_max
-    count = losses.over_task(assignment.services.replica(), job, task)
+    count = report_loss.over_task(assignment.services.replica(), job, task)
     if count >= most:
         error = PoisonSegment(
             f"a hook, plugin or trigger of task {task} of job {job} has ended its worker process "

@@ -4,7 +4,7 @@ A user's function can end its process (`os._exit`, a crash in a C library), and 
 runs any more. So before user code runs over a batch, the task records the job, the task and the
 segments, in memory that the supervisor holds and that outlives the process. That costs a copy of
 the roots for each batch, and nothing for each segment. When a process has died by itself, the
-supervisor reads the recorder (`processes.lost_segments`) and hands the losses to the next process,
+supervisor reads the recorder (`processes.exit_examiner`) and hands the losses to the next process,
 which reports them to the cluster.
 
 Two threads may be inside user code at once, and then either may be the cause. So a task may ask to

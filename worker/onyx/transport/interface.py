@@ -83,7 +83,7 @@ class Partial(msgspec.Struct, frozen=True):
     lineage of all the segments. It is acked like a batch of them, and cannot be taken apart."""
 
     states: bytes
-    """States of the receiver's shards, as `codec.records` has them."""
+    """States of the receiver's shards, as `codec.values` has them."""
     roots: Numbers
     ids: Numbers
 

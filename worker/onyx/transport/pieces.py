@@ -12,7 +12,7 @@ from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.codec.columns import ROWS_MAX
 from onyx.codec.refusals import SEGMENT_BYTES_MAX
-from onyx.codec.returns import pieces_of
+from onyx.codec.values import pieces_of
 from onyx.flow.batch import Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, JobId, PeerId

@@ -7,29 +7,38 @@ Tasks and windows that the new job does not have are dropped, and the plan says 
 
 Renaming was rejected: ids of segments are made of names, so a task under another name could not
 recognize the in-flight segments.
+
+Whether the state of one task or window fits is a `Doubt` about it, at the end of this module.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from onyx.errors import Problem
-from onyx.model.job import Job, Upgrade, Window
-from onyx.model.plugins import makes_one_result
-from onyx.model.workflow import is_unbounded
-from onyx.upgrade.compatibility import (
-    Doubt,
-    input_doubt,
-    output_doubt,
-    path_doubt,
-    renamed_doubt,
-    task_doubt,
-    window_doubt,
-    windowed,
+from onyx.model.job import CatalogEntry, Job, Trigger, Upgrade, Window, Within
+from onyx.model.plugins import (
+    deals_parts,
+    journals_of,
+    keeps_journal,
+    makes_one_result,
+    takes_requests,
 )
+from onyx.model.state_types import parse_state_type
+from onyx.model.workflow import (
+    ancestors,
+    children,
+    is_unbounded,
+    loop_of,
+    ordered_parents,
+    stateful_tasks,
+)
+from onyx.windows.units import standard
 
 Part = Literal["input", "output", "task", "window", "state"]
 Fate = Literal["carried over", "new", "initialized", "dropped"]
@@ -54,8 +63,8 @@ class UpgradePlan(msgspec.Struct, frozen=True):
     """Why the job cannot upgrade the old one, each with the path of the key that decides it."""
     pauses: str = ""
     """The old job, if that is to come to rest before: its inputs are paused, and what is in flight
-    arrives. Empty if it need not, or rests. What is in flight no manifest says: `compare` leaves this
-    empty, and `submission.upgrades` fills it in."""
+    arrives. Empty if it need not, or rests. What is in flight no manifest says: `compare` leaves
+    this empty, and `submission.upgrades` fills it in."""
 
     def carries(self, part: Part, name: str) -> bool:
         """Whether the state of a task or window is carried over."""
@@ -234,3 +243,230 @@ class _Planning:
 def _kept(job: Job, window: Window) -> Window:
     """The window with the engine that keeps it: in a job on Spark its own has no effect."""
     return replace(window, engine="peers") if job.engine == "spark" else window
+
+
+class Doubt(NamedTuple):
+    """Why the state does not fit."""
+
+    why: str
+    in_flight: bool = False
+    """The state fits, but in-flight segments may count twice: a user may accept that."""
+
+
+_SHAPE = ("engine", "type", "aggregation", "window_key", "min_value", "session_key", "init")
+_AMOUNTS = ("range", "slide", "timeout_gap")
+_YAML = {
+    "window_key": "windowKey", "min_value": "minValue", "session_key": "sessionKey",
+    "timeout_gap": "timeoutGap", "uniqueness_key": "uniquenessKey",
+}  # fmt: skip
+
+
+def windowed(job: Job) -> tuple[str, ...]:
+    """Tasks with windows or with state by key, in the order of the catalog."""
+    tasks = stateful_tasks(job)
+    return tuple(entry.name for entry in job.catalog if entry.name in tasks)
+
+
+def input_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
+    """Positions belong to a plugin; those of inputs that take requests belong to their journals,
+    whichever way requests come. Partitions are matched by name, so options may change, but for
+    those that say what is dealt to the partitions; and a journal is carried over whole."""
+    if all(takes_requests(each.type, each.plugin) for each in (old, new)):
+        return _option_differs(old, new, ("partitions", "partitionKey"))
+    changed = _differs("plugin", old.plugin, new.plugin)
+    if changed is None and deals_parts(new.type, new.plugin):
+        return _option_differs(old, new, ("job", "task", "partitions"))
+    return changed or _journal_doubt(old, new)
+
+
+def _option_differs(old: CatalogEntry, new: CatalogEntry, names: Sequence[str]) -> Doubt | None:
+    found = (_differs(name, old.options.get(name), new.options.get(name)) for name in names)
+    return next((each for each in found if each is not None), None)
+
+
+def _journal_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
+    """What is in a journal and not processed is only there."""
+    before, after = (keeps_journal(each.type, each.plugin, each.options) for each in (old, new))
+    if before != after:
+        return _differs("mode", *("journal" if each else "native" for each in (before, after)))
+    if not before:
+        return None
+    counts = [journals_of(each.options) for each in (old, new)]
+    if counts[1] >= counts[0]:
+        return None
+    why = f"it had {counts[0]} partitions and has {counts[1]}"
+    return Doubt(f"{why}, so what the journals of the others hold would be lost")
+
+
+def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
+    """Only a gathering output reads again what the old job has written."""
+    if not any(makes_one_result(each.type, each.plugin) for each in (old, new)):
+        return None
+    changed = _differs("plugin", old.plugin, new.plugin)
+    if changed is None and result_path(old) != result_path(new):
+        changed = _differs("path", old.options.get("path"), new.options.get("path"))
+    if changed is None:
+        changed = _differs("frame", old.options.get("frame"), new.options.get("frame"))
+    return changed and Doubt(f"{changed.why}, so the result lacks what the old job has written")
+
+
+def renamed_doubt(old: Job, new: CatalogEntry) -> Doubt | None:
+    """About an output whose name the old job does not have."""
+    if not makes_one_result(new.type, new.plugin):
+        return None
+    for entry in old.catalog:
+        if (
+            entry.plugin == new.plugin
+            and entry.type == new.type
+            and result_path(entry) == result_path(new)
+            and entry.options.get("frame") == new.options.get("frame")
+        ):
+            why = f"its path is that of output {entry.name} of the old job, whose parts the"
+            return Doubt(f"{why} result lacks, because outputs are matched by name")
+    return None
+
+
+def task_doubt(old: Job, new: Job, task: str) -> Doubt | None:
+    """State is split by group key, so the grouping must be the same; so must what it is."""
+    before, after = old.entry(task), new.entry(task)
+    return (
+        _differs("grouping", _grouping(before), _grouping(after))
+        or _differs("what it keeps", _kept_in(before), _kept_in(after))
+        or _differs("processor", before.processor, after.processor)
+        or _ordinals_differ(old, new, task)
+        or _state_doubt(before.state or {}, after.state or {})
+        or _join_doubt(before, after)
+        or _loop_doubt(old, new, task)
+    )
+
+
+def _kept_in(entry: CatalogEntry) -> str:
+    if entry.type == "join":
+        return "two streams"
+    if entry.processor is not None:
+        return "what a processor has saved"
+    return "windows" if entry.state is None else "state"
+
+
+def _ordinals_differ(old: Job, new: Job, task: str) -> Doubt | None:
+    """A processor knows the tasks upstream by their numbers."""
+    if new.entry(task).processor is None:
+        return None
+    before, after = (ordered_parents(each.workflow, task) for each in (old, new))
+    return _differs("order of the tasks upstream", before, after)
+
+
+def _loop_doubt(old: Job, new: Job, task: str) -> Doubt | None:
+    """In a loop what was made of a segment waits for that to come again, under numbers of the old
+    job."""
+    if any(loop_of(each, task) for each in (old, new)):
+        return Doubt("it is in a loop, and what goes round there belongs to one job")
+    return None
+
+
+def _join_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
+    """Rows of both sides wait for what would have met them. They have no names of their own, so
+    the tasks may be called otherwise, and so may what is made."""
+    if old.type != "join":
+        return None
+    for name, before, after in zip(("left", "right"), old.sides, new.sides, strict=True):
+        changed = _differs(f"{name}.key", before.keys, after.keys)
+        if doubt := changed or _differs(f"{name}.at", before.at, after.at):
+            return doubt
+    for name in ("how", "within", "range"):
+        if doubt := _differs(name, getattr(old, name), getattr(new, name)):
+            return doubt
+    return None
+
+
+def _state_doubt(old: Mapping[str, str], new: Mapping[str, str]) -> Doubt | None:
+    """States of the same name hold the same, or now more."""
+    for name in sorted(old.keys() & new.keys()):
+        if not parse_state_type(old[name]).fits(parse_state_type(new[name])):
+            return _differs(f"state {name}", old[name], new[name])
+    return None
+
+
+def window_doubt(old: Window, new: Window) -> Doubt | None:
+    """States and extents must mean the same. Triggers may differ."""
+    for name in _SHAPE:
+        if doubt := _differs(_YAML.get(name, name), getattr(old, name), getattr(new, name)):
+            return doubt
+    for name in _AMOUNTS if new.type != "global" else ():
+        before, after = getattr(old, name), getattr(new, name)
+        if _size(before) != _size(after):
+            return _differs(_YAML.get(name, name), before, after)
+    return _differs("storageStrategy", _ordered(old), _ordered(new))
+
+
+def path_doubt(old: Job, new: Job, task: str) -> Doubt | None:
+    """Replayed segments are recognized by ids, and an id is made of the path that a segment takes
+    from the input to the task. On another path replayed segments get new ids. Where one of the jobs
+    is on Spark nothing is in flight."""
+    if new.guarantee != "exactly-once" or "spark" in (old.engine, new.engine):
+        return None
+    if old.guarantee != "exactly-once":
+        why = f"the old job is {old.guarantee}, so in-flight segments may count twice"
+        return Doubt(why, in_flight=True)
+    before, after = _path(old, task), _path(new, task)
+    known = {each.name for each in old.catalog}
+    # Nothing that is in flight has come from an input that is new, and no other path changes by it.
+    began = {name for name in after if name not in known and new.entry(name).type == "input"}
+    names = {*before, *after} - began
+    changed = sorted(name for name in names if before.get(name) != after.get(name))
+    if not changed:
+        return None
+    what = f"the path of segments to it has changed ({', '.join(changed)})"
+    return Doubt(f"{what}, so in-flight segments may count twice", in_flight=True)
+
+
+def same_trigger(old: Trigger, new: Trigger) -> bool:
+    """Whether a trigger's counts and timers keep their meaning."""
+    names = ("type", "threshold", "period", "pred", "fire_all_extents", "watermark_percentage")
+    return all(getattr(old, name) == getattr(new, name) for name in names)
+
+
+def _path(job: Job, task: str) -> dict[str, Any]:
+    """What decides the ids of a task's segments: for each task on the path its type, whether it
+    has windows, its children, its flow conditions, and whether it gives something back."""
+    below = children(job.workflow)
+    return {
+        name: (
+            job.entry(name).type,
+            name in windowed(job),
+            below[name],
+            [each for each in job.flow_conditions if {name, "all"}.intersection(each.from_tasks)],
+            bool(job.ack_returns),
+        )
+        for name in ancestors(job.workflow, task)
+    }
+
+
+def result_path(entry: CatalogEntry) -> PurePosixPath:
+    """Where an output that makes one result puts its result."""
+    return PurePosixPath(str(entry.options.get("path", "")).removeprefix("file://"))
+
+
+def _grouping(entry: CatalogEntry) -> Any:
+    return entry.group_by_key or entry.group_by_fn
+
+
+def _ordered(window: Window) -> bool:
+    strategy = window.storage_strategy
+    return "ordered-log" in strategy and "incremental" not in strategy
+
+
+def _size(amount: tuple[int, str] | None) -> tuple[bool, int] | None:
+    return None if amount is None else (amount[1].startswith("element"), standard(amount))
+
+
+def _differs(what: str, old: Any, new: Any) -> Doubt | None:
+    return None if old == new else Doubt(f"{what} was {_text(old)} and is {_text(new)}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Within):
+        return f"{value.before} ms before to {value.after} ms after"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return "not given" if value is None else str(value)

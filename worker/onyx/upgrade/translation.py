@@ -17,8 +17,7 @@ from onyx.keystate.records import (
     WindowRecord,
 )
 from onyx.model.job import Job, Trigger
-from onyx.upgrade.compatibility import same_trigger
-from onyx.upgrade.plan import UpgradePlan
+from onyx.upgrade.plan import UpgradePlan, same_trigger
 
 
 class Translation:

@@ -34,7 +34,7 @@ from onyx.plugins.job.input import (
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.protocol import START, Cursor, JobOutput, PluginContext
 from onyx.plugins.starting import StartAt, StartFrom
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 WRITERS = ["0-aaaaaaaaaaaa", "1-bbbbbbbbbbbb"]
 READS_MAX = 2_000

@@ -25,7 +25,7 @@ from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.protocol import Cursor, JobJournal, OtherJobState
 from onyx.plugins.starting import StartAt, StartFrom
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 DAY = Retention(days=1)
 

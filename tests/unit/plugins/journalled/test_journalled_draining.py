@@ -15,7 +15,7 @@ from onyx.plugins.journalled import partition as module
 from onyx.plugins.journalled.partition import JournalledPartition
 from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.request import Level, Request, Status
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 PATIENCE_S = 60.0
 

@@ -20,7 +20,7 @@ from onyx.plugins.protocol import START, Cursor, OldJournal, PluginContext
 from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.plugins.starting import StartAt, StartFrom
 from onyx.requests.request import Level, Request
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 
 FOREVER = Retention(days=36_500)
 STORED = {"journalOf": "v1"}

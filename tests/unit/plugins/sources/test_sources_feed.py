@@ -19,7 +19,7 @@ from onyx.journal.logs import PartitionFolder
 from onyx.plugins.sources.journalled_input import SourceFeed
 from onyx.plugins.sources.messages import messages_of
 from onyx.plugins.sources.protocol import LiveSource, Portion
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import MemoryBlobStore
 from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_REDELIVERED, Metric
 from onyx.telemetry.interface import TaskMetrics
 

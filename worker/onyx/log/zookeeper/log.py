@@ -1,7 +1,7 @@
 """The log in ZooKeeper: what peer groups and clients have in common, and the log of a client or the
 operator, which appends one command and waits for its position.
 
-The parts each have one concern: `session` (connection), `subscription` with `tail` (reading),
+The parts each have one concern: `session` (connection), `subscription` (reading),
 `documents`, `chunks`, `origins`. This module puts together those that both use; `group_log` appends
 in its own way. Any thread may call; callbacks come on one thread. Who does not follow the log reads
 many entries at once.

@@ -1,4 +1,5 @@
-"""Rules of the workflow: a graph without cycles from inputs to outputs."""
+"""Rules of the workflow, a graph without cycles from inputs to outputs; and of lifecycles, which
+name its tasks."""
 
 from __future__ import annotations
 
@@ -111,3 +112,13 @@ def check_exempt_tasks(spec: Draft, path: str, report: Report) -> None:
         if known is not None and task not in known:
             where = at(at(path, "ackerExemptTasks"), index)
             report.add(where, f"{show(task)} is not in the catalog", nearest(task, sorted(known)))
+
+
+def check_tasks(spec: Draft, path: str, report: Report) -> None:
+    """Lifecycles are about tasks of the catalog."""
+    known = known_tasks(spec)
+    for draft, where in entries(spec, "lifecycles", path, "lifecycles"):
+        task = good(draft, "task")
+        if task is not None and task != "all" and known is not None and task not in known:
+            hint = nearest(task, sorted(known))
+            report.add(at(where, "task"), f"{show(task)} is not in the catalog", hint)

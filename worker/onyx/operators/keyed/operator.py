@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onyx.base.runs import array_of
-from onyx.codec.returns import size_bytes
+from onyx.codec.values import size_bytes
 from onyx.errors import contained
 from onyx.flow.batch import COLUMNS, Batch, Indices, Segment, as_dicts, take
 from onyx.flow.columns.record_batch import Columns

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onyx.codec.returns import size_bytes
+from onyx.codec.values import size_bytes
 from onyx.errors import UserFunctionError
 from onyx.flow.batch import Batch, Indices, as_dicts, as_given, take
 from onyx.flow.leaves import Leaves

@@ -15,7 +15,7 @@ from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Segments, as_dicts, format_of
 from onyx.flow.columns.values import MISMATCH
 from onyx.flow.segment import Refusal
-from onyx.joins.attaching import values_of
+from onyx.joins.enrichment import values_of
 from onyx.joins.keys import apart, beyond, kind_of
 from onyx.operators.stream_join.definition import StreamJoin, StreamSide
 from onyx.operators.stream_join.spans import TIME_MAX, Times

@@ -31,9 +31,7 @@ from onyx.model.plugins import takes_requests
 from onyx.model.report import listed
 from onyx.plugins.options import check_options
 from onyx.plugins.requests.options import RequestsOptions
-from onyx.replica.dealt_partitions import rank_of
-from onyx.replica.jobs import has_completed, in_place_of, runs
-from onyx.replica.naming import jobs_called
+from onyx.replica.jobs import has_completed, in_place_of, jobs_called, rank_of, runs
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 from onyx.requests.request import Answer, Caller, Status, not_final

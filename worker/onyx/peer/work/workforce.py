@@ -42,8 +42,7 @@ from onyx.requests.request import Answer as RequestAnswer
 from onyx.requests.request import Append, answered
 from onyx.settings import Settings
 from onyx.state.location import open_store, state_location
-from onyx.storage.interface import BlobStore
-from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.interface import BlobStore, MemoryBlobStore
 from onyx.tables.shared import SharedTables
 from onyx.task.task import ReturnedValues, StateQuestion, trees_message
 from onyx.telemetry.logs import happened

@@ -3,7 +3,7 @@ Spark write the result, and say what went wrong in words for the person who wrot
 
 Invariant: the text of a query reads the views of the frames and the tables of Spark's catalog, and
 changes nothing. It is the inner select of another one, so no command gets through. A session for it
-reads no files by their paths, and puts no variables into the text. `middle.query_text` refuses what
+reads no files by their paths, and puts no variables into the text. `compiler.refusals` refuses what
 runs code.
 """
 

@@ -1,22 +1,36 @@
-"""The driver of a job on Spark: one worker's hold on the job, from its start to its end."""
+"""The driver of a job on Spark: one worker's hold on the job, from its start to its end, with what
+it looks after beside the query.
+
+**Leftovers** of runs in the `path` of Spark stages lie where workers and Spark both see them, so
+they do not go with the scratch folder. A run has a folder there, `<incarnation>/<attempt>`, and its
+worker removes that when the run is over.
+
+**States** are chunks that processes of Spark write (`spark_query.folding.share_state`), and only
+those count that a committed document names. Removing needs no fence: the number of the batch is in
+the name, and a chunk up to the number that is committed, which that commit does not name, is named
+by no later one.
+
+**Counts** of the query become metrics of the tasks of its job.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
 
-from onyx.errors import Unavailable
-from onyx.ids import GroupId, JobId
+from onyx.errors import OnyxError, Unavailable
+from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.plugins.attempts import Attempts
 from onyx.spark.driver.committed import Committed, commit, committed
-from onyx.spark.driver.counts import NOTHING, Counts, added
-from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.request import (
     Held,
@@ -27,7 +41,12 @@ from onyx.spark.driver.request import (
     RunningQuery,
     TaskCounts,
 )
-from onyx.spark.driver.states import NO_BATCH, States
+from onyx.state.location import check_shared
+from onyx.state.names import bucket_chunk, bucket_prefix
+from onyx.storage.interface import BlobStore, Location
+from onyx.storage.opening import absolute
+from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, RETRIES, SOURCE_OFFSET, UNMATCHED
+from onyx.telemetry.interface import TaskMetrics
 
 StartQuery = Callable[[QueryRequest], RunningQuery]
 STARTING = QueryProgress("starting")
@@ -247,3 +266,149 @@ class Driver:
         number = 0 if self.committed is None else self.committed.batch
         batches = f", {number:,} micro-batches are published" if number else ""
         return f"{said.phase}{batches}{far}{seen}"
+
+
+class Leftovers:
+    """What runs leave in the `path` of a job's stages, as the driver of the job removes it."""
+
+    def __init__(self, locations: Sequence[Location], own: GroupId) -> None:
+        self._locations = locations
+        self._own = own
+
+    def fence(self, live: Iterable[GroupId]) -> None:
+        """Remove what is of other groups than these. Somebody there who still runs a query has lost
+        its files, and fails."""
+        kept = set(live)
+        for location in self._locations:
+            with contextlib.suppress(OnyxError):
+                for entry in location.entries() or ():
+                    if entry.name not in kept:
+                        _remove(location, entry.name)
+
+    def sweep(self, attempt: str) -> None:
+        """Remove what a run of this worker has left."""
+        for location in self._locations:
+            _remove(location, f"{self._own}/{attempt}")
+
+
+def _remove(location: Location, name: str) -> None:
+    """Remove a folder, and those that it was in if nothing is left there, as far as that is
+    possible now."""
+    with contextlib.suppress(OnyxError):
+        location.remove_tree(name)
+        location.prune(name)
+
+
+logger = logging.getLogger("onyx.task")
+
+NO_BATCH = -1
+"""In the place of the number of the last micro-batch: nothing is committed. What a job begins with
+that upgrades another one is of batch 0."""
+
+
+class States:
+    """The states of one driver. Methods block."""
+
+    def __init__(self, store: BlobStore, location: str, job: JobId, peer: PeerId) -> None:
+        """`location`: URL or path of the store."""
+        self._store, self._job, self._peer = store, job, peer
+        self.location = absolute(location, os.getcwd())
+        """The location as every process of Spark must see it."""
+
+    def take_over(self, log: LogReader, held: Held, batch: int) -> None:
+        """Make sure that this worker sees what others have written, and remove what they have left.
+
+        Args:
+            held: what is committed.
+            batch: number of that micro-batch, or NO_BATCH: somebody else may just be writing what
+                the job begins with.
+
+        Raises:
+            StateError: the worker has another state store than those before.
+            Fenced, Unavailable, UserError: as everything of log and store.
+        """
+        check_shared(self._store, log, self._job, self._peer, self.location)
+        named = set(_chunks(self._job, held))
+        for each in self._store.list(bucket_prefix(self._job)):
+            number = each.name.rpartition("/")[2].partition("-")[0]
+            if number.isdecimal() and int(number) <= batch and each.name not in named:
+                self._store.delete(each.name)
+
+    def replaced(self, before: Held, after: Held) -> None:
+        """Remove what the new commit does not need; what cannot be removed goes later."""
+        needed = set(_chunks(self._job, after))
+        try:
+            for name in _chunks(self._job, before):
+                if name not in needed:
+                    self._store.delete(name)
+        except OnyxError as error:
+            logger.warning("job %s: state that nobody needs is left: %s", self._job, error)
+
+
+def _chunks(job: JobId, held: Held) -> list[str]:
+    return [bucket_chunk(job, state.task, name) for state in held.states for name, _ in state.files]
+
+
+NOTHING = TaskCounts()
+
+
+def added(one: Mapping[str, TaskCounts], other: Mapping[str, TaskCounts]) -> dict[str, TaskCounts]:
+    """The counts of two queries together."""
+    return {
+        task: one.get(task, NOTHING).plus(other.get(task, NOTHING))
+        for task in sorted({*one, *other})
+    }
+
+
+class Counts:
+    """The counts of the tasks of one job. A query that is run again counts again, as replays do on
+    peers."""
+
+    def __init__(self, tasks: Iterable[str], metrics: Callable[[TaskName], TaskMetrics]) -> None:
+        """`metrics`: where a task reports."""
+        self._metrics = {task: metrics(TaskName(task)) for task in tasks}
+        self._seen: dict[str, TaskCounts] = {}
+        self._published: Mapping[str, int] = {}
+
+    def begin(self, published: Mapping[str, int]) -> None:
+        """A query begins, and its counts with it.
+
+        Args:
+            published: what each input has read whose results are published.
+        """
+        for task, segments in published.items():
+            here = segments - self._published.get(task, 0)
+            again = self._seen.get(task, NOTHING).read - here
+            if again > 0:
+                self._metrics[task].add(RETRIES, again)
+        self._published = published
+        self._seen.clear()
+
+    def report(self, tasks: Mapping[str, TaskCounts]) -> None:
+        """Report what is new of the counts of the query."""
+        for task, counts in tasks.items():
+            metrics, seen = self._metrics.get(task), self._seen.get(task, NOTHING)
+            if metrics is None or counts == seen:
+                continue
+            self._seen[task] = counts
+            read, written = counts.read - seen.read, counts.written - seen.written
+            metrics.batch(max(0, read), max(0, written))
+            metrics.add(DEAD_LETTERS, max(0, counts.failed - seen.failed))
+            metrics.add(UNMATCHED, max(0, counts.unmatched - seen.unmatched))
+            metrics.add(LATE_SEGMENTS, max(0, counts.late - seen.late))
+            for metric, text in (
+                (DEAD_LETTERS, counts.first_failed),
+                (UNMATCHED, counts.first_unmatched),
+            ):
+                if text:
+                    metrics.note(metric, partial(str, text))
+
+    def complete(self, read: Mapping[str, int]) -> None:
+        """The result is published: what the inputs have read is completed."""
+        for task, segments in read.items():
+            self._metrics[task].set(SOURCE_OFFSET, segments)
+
+    def close(self) -> None:
+        """The driver leaves the job."""
+        for metrics in self._metrics.values():
+            metrics.close()

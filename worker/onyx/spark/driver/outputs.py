@@ -3,6 +3,9 @@
 What can be staged was staged by the query, and is published after the commit, as often as needed.
 What cannot (standard output, a table) is in spools, and the driver writes it before the commit:
 after a crash in between it is written again, so such an output holds each segment at least once.
+
+A spool is a file with the segments that wait for the plugin of an output: batches one behind the
+other, each with its size in front.
 """
 
 from __future__ import annotations
@@ -12,11 +15,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from onyx.errors import Blocked, Fenced, InvariantViolated, Unavailable, contained, describe
+from onyx.codec.segments import decode, encode
+from onyx.errors import (
+    Blocked,
+    Fenced,
+    InvariantViolated,
+    SegmentError,
+    Unavailable,
+    contained,
+    describe,
+)
+from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.protocol import OneResultOutput, Output, StagingOutput
 from onyx.spark.driver.request import OutputResult
-from onyx.spark.driver.spools import read_spool
 
 DURABLE_POLL_S = 0.02
 
@@ -146,3 +158,38 @@ def _finish(task: str, plugin: Output, result: OutputResult) -> None:
         raise InvariantViolated(f"task {task}: its plugin stages nothing, but there are tokens")
     if isinstance(plugin, OneResultOutput):
         plugin.upgrade(lambda: None)
+
+
+SIZE_BYTES = 8
+
+
+class SpoolWriter:
+    """A spool that is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("xb")
+
+    def write(self, segments: Sequence[Segment]) -> None:
+        """Add a batch."""
+        payload = encode(segments)
+        self._file.write(len(payload).to_bytes(SIZE_BYTES, "big"))
+        self._file.write(payload)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._file.close()
+
+
+def read_spool(path: Path) -> Iterator[list[Segment]]:
+    """The batches of a spool, in order.
+
+    Raises:
+        SegmentError: the file is damaged.
+    """
+    with path.open("rb") as file:
+        while size := file.read(SIZE_BYTES):
+            payload = file.read(int.from_bytes(size, "big"))
+            if len(size) < SIZE_BYTES or len(payload) < int.from_bytes(size, "big"):
+                raise SegmentError(f"{path} ends in the middle of a batch")
+            yield decode(payload)

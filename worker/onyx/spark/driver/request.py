@@ -224,7 +224,7 @@ class OutputResult(msgspec.Struct, frozen=True):
     tokens: tuple[dict[str, Any], ...] = ()
     """For `finish` of its plugin."""
     spools: tuple[str, ...] = ()
-    """Files of encoded segments for `write` of its plugin (`spools`)."""
+    """Files of encoded segments for `write` of its plugin (`outputs`)."""
 
 
 @prepared

@@ -11,9 +11,9 @@ from onyx.plugins.options import folder_at, read_options, task_error
 from onyx.plugins.parts.folders import folder_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TYPES, Frame, StageRequest
+from onyx.spark.compiler.refusals import why_refused
 from onyx.spark.middle.bundles import Bundles
 from onyx.spark.middle.options import MiddleOptions
-from onyx.spark.middle.query_text import why_refused
 from onyx.spark.session.masters import spark_for, wrong_spark_master
 from onyx.spark.stage.frames import why_not_callable
 from onyx.storage.interface import Location

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.user_code.user_modules import find_top, imported_by, is_installed, top_of
+from onyx.user_code.code_hash import find_top, imported_by, is_installed, top_of
 
 logger = logging.getLogger("onyx.spark")
 BYTES_MAX = 67_108_864

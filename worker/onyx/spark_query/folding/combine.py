@@ -19,7 +19,7 @@ from typing import Any
 
 from onyx.base.runs import Numbers
 from onyx.base.seams import Clock
-from onyx.codec.records import encode_records
+from onyx.codec.values import encode_records
 from onyx.flow.batch import Batch, EncodedRun, Segments
 from onyx.flow.groups.keys import shard_of
 from onyx.keystate.coded import Keyed

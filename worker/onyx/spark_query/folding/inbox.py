@@ -56,7 +56,7 @@ _IDLE = "idle"
 
 
 class Keeping(Protocol):
-    """The state of the bucket (`spark_query.fold.Fold`)."""
+    """The state of the bucket (`spark_query.shares.Fold`)."""
 
     operator: Operator
     clock: Clock

@@ -10,6 +10,11 @@ same query, which Spark would compute anew for each task that it repeats.
 
 The files lie in the `path` of the task, a folder that Spark's processes share or an object store,
 and go with the query.
+
+**Parts.** What comes to a stage lies below the `path` of the task, in a folder of the worker and of
+the run (`spark.driver.driver`). Parts are named by the task of Spark that writes them, and only the
+rows that Spark takes from a task that succeeded name them. So a task that Spark runs twice gives
+its segments once.
 """
 
 from __future__ import annotations
@@ -17,20 +22,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
+from onyx.base.structs import prepared
 from onyx.errors import FailsAgain, UserFunctionError
+from onyx.flow.batch import Segments, format_of
+from onyx.plugins.parts.writer import ColumnsBody, ColumnsFormat
 from onyx.spark.child.request import EXACT_TYPES, StageRequest
 from onyx.spark.child.run_stage import Turn, run
 from onyx.spark.compiler.plan import Middle
 from onyx.spark.driver.request import QueryRequest
-from onyx.spark.middle.request import filled, options_of, request_of
+from onyx.spark.middle.request import filled, location_of_task, options_of, request_of
 from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.masters import OF_SESSIONS
 from onyx.spark.target import target_in
-from onyx.spark_query.middle.frame_parts import FramePart, folder_in, parts_of, remove_run
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
 from onyx.storage.interface import Location
@@ -158,3 +165,90 @@ def session_settings(request: QueryRequest, own: Mapping[str, str]) -> dict[str,
     given = {**request.spark_conf, **own}
     settable = {key: value for key, value in given.items() if key.startswith(OF_SESSIONS)}
     return {**EXACT_TYPES, **ROWS_OF_SPARK, **settable}
+
+
+PART_BYTES_MAX = 134_217_728
+PART_SEGMENTS_MAX = 1_000_000
+"""A part is kept in memory until it ends, for its columns are known only then."""
+
+
+@prepared
+class FramePart(msgspec.Struct, frozen=True):
+    """A file with segments of one task upstream."""
+
+    upstream: str
+    path: str
+
+
+class FrameParts:
+    """The parts of one task with a stage."""
+
+    def __init__(self, folder: Location, writer: str, form: ColumnsFormat) -> None:
+        """`writer`: what no other task of Spark is named."""
+        self._folder = folder
+        self._writer = writer
+        self._form = form
+        self._open: dict[str, _Part] = {}
+        self._written: list[FramePart] = []
+
+    def write(self, upstream: str, segments: Segments) -> None:
+        """Add segments of a task upstream. Raises UserError if they are no columns."""
+        part = self._open.get(upstream)
+        if part is None:
+            name = f"{upstream}.{self._writer}{len(self._written)}-{len(self._open)}.parquet"
+            part = self._open[upstream] = _Part(self._folder, name, self._form.begin)
+        part.add(segments)
+        if part.is_full:
+            self._end(upstream)
+
+    def finish(self) -> list[FramePart]:
+        """End all parts; what was written."""
+        for upstream in list(self._open):
+            self._end(upstream)
+        return self._written
+
+    def _end(self, upstream: str) -> None:
+        part = self._open.pop(upstream)
+        part.end()
+        self._written.append(FramePart(upstream, self._folder.path_of(part.name)))
+
+
+class _Part:
+    def __init__(
+        self, folder: Location, name: str, begin: Callable[[BinaryIO], ColumnsBody]
+    ) -> None:
+        self.name = name
+        self._file = folder.new_file(name, durable=False)  # it goes with the query
+        self._body = begin(self._file.file)
+        self._segments = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._segments >= PART_SEGMENTS_MAX or self._body.size_bytes() >= PART_BYTES_MAX
+
+    def add(self, segments: Segments) -> None:
+        self._segments += len(segments)
+        format_of(segments).choose(self._body.add, self._body.add_columns)(segments)
+
+    def end(self) -> None:
+        self._body.finish()
+        self._file.publish()
+
+
+def folder_in(query: Query, task: str) -> Location:
+    """The folder of a task with a Spark stage, in this run."""
+    return location_of_task(query.plugins.context(task)) / _run(query)
+
+
+def remove_run(query: Query, task: str) -> None:
+    """Remove the folder of a task with all that is in it. Raises UserError, Unavailable."""
+    location_of_task(query.plugins.context(task)).remove_tree(_run(query))
+
+
+def parts_of(query: Query, task: str) -> Location:
+    """Where what comes to the stage is written."""
+    return folder_in(query, task) / "parts"
+
+
+def _run(query: Query) -> str:
+    return f"{query.request.incarnation}/{query.request.attempt}"

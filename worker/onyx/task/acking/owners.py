@@ -19,7 +19,7 @@ from onyx.ids import JobId, TaskName
 from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT, POSITIONS_MAX, cut, partitions_of
 from onyx.model.job import Job
 from onyx.model.requests import requested_tasks
-from onyx.replica.dealt_partitions import rank_of
+from onyx.replica.jobs import rank_of
 from onyx.replica.state import Replica
 from onyx.task.channels.wiring import Site
 
@@ -27,7 +27,7 @@ from onyx.task.channels.wiring import Site
 class Owners:
     """Made when the job is ready, so every partition is registered.
 
-    Those of inputs are dealt in runs (`replica.dealt_partitions`). Those of tasks with state are
+    Those of inputs are dealt in runs (`replica.jobs`). Those of tasks with state are
     their shards, which are dealt in turn by the order of slots (`recovery.state.shards_of_rank`).
     """
 

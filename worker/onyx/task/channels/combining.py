@@ -16,7 +16,7 @@ import numpy as np
 
 from onyx.base.on_demand import OnDemand
 from onyx.base.runs import taken
-from onyx.codec.records import encode_records
+from onyx.codec.values import encode_records
 from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Batch
 from onyx.flow.groups.keys import slots_of_shards

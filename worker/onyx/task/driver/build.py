@@ -11,11 +11,8 @@ from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
 from onyx.model.workflow import is_unbounded, stateful_tasks
 from onyx.rights import rights_of
-from onyx.spark.driver.counts import Counts
-from onyx.spark.driver.driver import Driver
-from onyx.spark.driver.leftovers import Leftovers
+from onyx.spark.driver.driver import Counts, Driver, Leftovers, States
 from onyx.spark.driver.request import QueryRequest
-from onyx.spark.driver.states import States
 from onyx.spark.middle.request import location_of_task
 from onyx.spark.session.masters import spark_of_job
 from onyx.state.location import state_location

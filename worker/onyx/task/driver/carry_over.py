@@ -43,7 +43,7 @@ from onyx.task.recovery.old_job import OldManifest, named_partitions, old_manife
 from onyx.task.recovery.old_state import publish_committed, translated
 from onyx.task.recovery.output import finish, last_tokens
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.upgrade.compatibility import windowed
+from onyx.upgrade.plan import windowed
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 

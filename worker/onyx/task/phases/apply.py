@@ -18,8 +18,8 @@ from functools import partial
 import numpy as np
 
 from onyx.base.runs import Numbers, taken
-from onyx.codec.records import decode_records
 from onyx.codec.refusals import refuse
+from onyx.codec.values import decode_records
 from onyx.flow.routed import Routed
 from onyx.functions.retry import RETRIES_MAX
 from onyx.keystate.records import StatesRecord

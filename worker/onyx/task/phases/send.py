@@ -16,7 +16,7 @@ import numpy as np
 
 from onyx.base.runs import Numbers, array_of, taken
 from onyx.base.seams import Clock
-from onyx.codec.returns import size_bytes
+from onyx.codec.values import size_bytes
 from onyx.errors import (
     Fenced,
     InvariantViolated,

@@ -18,8 +18,8 @@ from onyx.log.tenancy import NoRoom
 from onyx.plugins.protocol import Cursor, OwningInput, SnapshotInput
 from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions
-from onyx.replica.dealt_partitions import partitions_of
 from onyx.replica.job_events import INPUT_BEGINS, beginnings, local_event
+from onyx.replica.jobs import partitions_of
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Assignment, Runtime

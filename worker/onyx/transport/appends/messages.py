@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from google.protobuf.message import DecodeError
 
-from onyx.codec.returns import decode_returns, encode_returns
+from onyx.codec.values import decode_returns, encode_returns
 from onyx.errors import SegmentError
 from onyx.ledger.outcomes import NOTHING, FailedSegment, Outcomes
 from onyx.requests.request import (

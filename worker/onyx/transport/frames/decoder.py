@@ -16,7 +16,7 @@ from onyx.base.path_names import is_path_name
 from onyx.base.runs import Numbers
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
-from onyx.codec.returns import decode_returns
+from onyx.codec.values import decode_returns
 from onyx.errors import SegmentError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.encoded import Encoded

@@ -176,7 +176,7 @@ def completions_packet(completions: Completions) -> bytes:
 def returns_packet(
     job: JobId, version: AllocationVersion, target: PeerId, trees: bytes, to_acker: bool
 ) -> bytes:
-    """A packet with what functions give back (`codec.returns`)."""
+    """A packet with what functions give back (`codec.values`)."""
     returns = pb.Returns(job=job, version=version, target=target, trees=trees, to_acker=to_acker)
     return _packet(returns=returns)
 
