@@ -32,6 +32,8 @@ OF_SOME_WORKERS = (
     *("click", "http.server", "multiprocessing.process", "prometheus_client", "uvicorn"),
 )
 """Packages that are needed for columns, requests over HTTP and metrics."""
+OURS_MAX = 425
+"""Modules and packages of Onyx: as many as there are, rounded up, and only ever fewer."""
 
 
 def test_a_worker_process_has_nothing_on_demand_at_its_start() -> None:
@@ -44,6 +46,7 @@ def test_a_worker_process_has_nothing_on_demand_at_its_start() -> None:
     assert "onyx.task.kinds" in loaded
     assert [path for path in PATHS if path.partition(":")[0] in loaded] == []
     assert [name for name in OF_SOME_WORKERS if name in loaded] == []
+    assert len([name for name in loaded if name.split(".")[0] == "onyx"]) <= OURS_MAX
 
 
 def test_names_of_a_module_on_demand_are_those_of_the_module() -> None:
