@@ -37,7 +37,7 @@ from onyx.errors import OnyxError
 from onyx.history.replicas import Change
 from onyx.ids import JobId, Position
 from onyx.model.job import Job
-from onyx.replica.naming import jobs_called
+from onyx.replica.jobs import jobs_called
 
 HERE = Path(__file__).parent
 HISTORY_MAX = 200
