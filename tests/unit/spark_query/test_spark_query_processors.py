@@ -26,7 +26,7 @@ from onyx.operators.processor import processor_states
 from onyx.processors import Inbox
 from onyx.spark_query.folding import inbox, share_state
 from onyx.spark_query.tree import Retrying
-from onyx.submission.upgrades import plan
+from onyx.submission.upgrades import plan_upgrade
 
 INPUTS, CLASSES = "tests.support.spark.inputs", "tests.support.spark.processors"
 FUNCTIONS = "tests.support.spark.functions"
@@ -414,12 +414,12 @@ def test_peers_say_that_they_do_not_take_over_what_was_left(tmp_path: Path) -> N
     (said,) = {each["detail"] for each in new.exceptions[:1]}
     assert "change the engine when nothing is left" in said
     assert new.job.upgrade is not None
-    found = plan(old.log, old.replica(), new.job, new.job.upgrade)
+    found = plan_upgrade(old.log, old.replica(), new.job, new.job.upgrade)
     ((path, message),) = [(each.path, each.message) for each in found.problems]
     assert path == "spec.upgrade.tasks.work"
     assert "has left items in its inbox on Spark" in message
     anew = replace(new.job.upgrade, tasks={"work": "initialize"})
-    assert not plan(old.log, old.replica(), new.job, anew).problems
+    assert not plan_upgrade(old.log, old.replica(), new.job, anew).problems
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -429,5 +429,5 @@ def test_a_processor_that_has_left_nothing_may_go_to_peers(tmp_path: Path) -> No
     line.there("read", 20)
     old, new = line.goes_on("spark"), line.goes_on("peers")
     assert new.job.upgrade is not None
-    assert not plan(old.log, old.replica(), new.job, new.job.upgrade).problems
+    assert not plan_upgrade(old.log, old.replica(), new.job, new.job.upgrade).problems
     assert not new.exceptions
