@@ -11,6 +11,7 @@ from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.peer.work.measuring import LOOK_S, Measuring
 from onyx.plugins.protocol import Behind
+from onyx.processors import Processor
 from onyx.reports.measures import Measures, WorkerMeasures, of_job
 from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST
 from onyx.telemetry.interface import GroupMetrics, TalliedTask
@@ -236,6 +237,131 @@ def test_a_task_with_state_says_how_large_its_log_is():
 def count(segment, state):
     state.seen = (state.seen or 0) + 1
     return segment
+
+
+def wakes(segment, state):
+    if segment["n"] < 7:
+        state.set_timer("t", state.now_ms + 3_600_000, clock="processing-time")
+    return count(segment, state)
+
+
+class Numbers(Processor):
+    """Keeps each number and sends it on."""
+
+    def init(self):
+        self.seen = set()
+
+    def process(self, ordinal, inbox):
+        for each in inbox.drain():
+            self.seen.add(each["n"])
+            self.outbox.offer(each)
+
+    def save_to_snapshot(self):
+        return all(self.outbox.offer_to_snapshot(n, n) for n in self.seen)
+
+    def restore_from_snapshot(self, inbox):
+        self.seen |= {n for n, _ in inbox.drain()}
+
+
+BY_NUMBER = {"groupByKey": "n", "fluxPolicy": "continue", "deduplicate": False}
+WINDOW = {"task": "work", "aggregation": "count"}
+LATE = {"refinement": "accumulating", "emit": "rows"}
+AT_END = [
+    {"windowId": "w", "id": "end", "type": "segment", "threshold": [1_000, "elements"], **LATE}
+]
+BY_CLOCK = [{"windowId": "w", "id": "clock", "type": "timer", "period": [1, "hour"], **LATE}]
+KEPT = {
+    "a value": ({"fn": "m:count", "state": {"seen": "value[int]"}}, {}, None),
+    "timers": (
+        {"fn": "m:wakes", "state": {"seen": "value[int]"}, "onTimer": "m:same"},
+        {},
+        7,
+    ),
+    "a processor": ({"fn": None, "deduplicate": None, "processor": "m:numbers"}, {}, None),
+    "a window": (
+        {}, {"windows": [{"id": "w", "type": "global", **WINDOW}], "triggers": AT_END}, None,
+    ),
+    "a window with a timer": (
+        {}, {"windows": [{"id": "w", "type": "global", **WINDOW}], "triggers": BY_CLOCK}, 35,
+    ),
+    "extents": (
+        {},
+        {
+            "windows": [
+                {"id": "w", "type": "fixed", "windowKey": "n", "range": [100, "elements"], **WINDOW}
+            ],
+            "triggers": AT_END,
+        },
+        None,
+    ),
+    "sessions": (
+        {},
+        {
+            "windows": [
+                {"id": "w", "type": "session", "windowKey": "n",
+                 "timeoutGap": [2, "elements"], **WINDOW}
+            ],
+            "triggers": AT_END,
+        },
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("kept", KEPT)
+def test_a_task_says_what_its_state_has(kept, columns):
+    work, more, timers = KEPT[kept]
+    spec = chain(SEGMENTS, read={"batchFormat": "arrow"} if columns else {}, **more)
+    spec["catalog"][1] |= BY_NUMBER | work
+    spec["catalog"][1] = {key: each for key, each in spec["catalog"][1].items() if each is not None}
+    bench = Measured(spec, {"work": 2})
+    bench._functions |= {
+        "m:count": count, "m:wakes": wakes, "m:same": lambda segment, state=None: segment,
+        "m:numbers": Numbers,
+    }  # fmt: skip
+    bench.start()
+    bench.look()
+    for _ in range(150):
+        bench.round(["read", "work"])
+        bench.clock.advance(0.01)
+        (state,) = [
+            each.state for each in bench.measuring.document().tasks if each.state is not None
+        ]
+        if state.groups == len(SEGMENTS):
+            break
+    assert (state.groups, state.timers, state.sides) == (40, timers, {})
+    assert (state.next_timer_ms is not None) == bool(state.timers)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_join_of_streams_says_how_many_rows_wait_on_each_side(columns):
+    form = {"batchFormat": "arrow"} if columns else {}
+    inputs = [
+        {"name": name, "type": "input", "plugin": "sequence", "watermarkKey": "n", **form,
+         "options": {"segments": SEGMENTS[:count]}}
+        for name, count in (("left", 40), ("right", 30))
+    ]  # fmt: skip
+    sides = {
+        each: {"task": each, "key": "n", "at": "n", "prefix": each} for each in ("left", "right")
+    }
+    join = {"name": "meet", "type": "join", "how": "inner", "deduplicate": False,
+            "within": {"before": 99, "after": 99}}  # fmt: skip
+    spec = {
+        "workflow": [["left", "meet"], ["right", "meet"], ["meet", "write"]],
+        "catalog": [
+            *inputs,
+            join | sides,
+            {"name": "write", "type": "output", "plugin": "blackhole"},
+        ],
+    }
+    bench = Measured(spec)
+    bench.start()
+    for _ in range(20):
+        bench.round(["left", "right", "meet"])
+    (state,) = [each.state for each in bench.document().tasks if each.state is not None]
+    assert state.sides == {"left": 40, "right": 30}
+    assert state.groups is None
 
 
 def lag(bench):

@@ -51,6 +51,11 @@ class Dues(Generic[Item]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
+    def not_before(self) -> Number | None:
+        """Nothing is due before this; an item that was moved may be. From any thread."""
+        first = self._heap[:1]
+        return first[0][0] if first else None
+
     def remove(self, item: Item) -> None:
         """The item is not due any more."""
         self.at.pop(item, None)

@@ -51,6 +51,7 @@ from onyx.program.failure import Failure, code_line
 from onyx.program.outcomes import NOBODY, Answering
 from onyx.program.phases import Phase
 from onyx.program.program import Program
+from onyx.reports.measures import StateMeasures
 
 
 class Keeper(Protocol):
@@ -217,6 +218,11 @@ class Operator(ABC):
     def doing(self) -> str:
         """What is being computed elsewhere, in words; empty if nothing is."""
         return ""
+
+    def measures(self) -> StateMeasures:
+        """What is counted of the state anyway. From any thread: what is added meanwhile may be
+        missing, and it may raise RuntimeError or LookupError, to be asked again."""
+        return StateMeasures()
 
     # --- what is recorded, restored and asked -----------------------------------------------------
 

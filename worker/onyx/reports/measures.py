@@ -155,13 +155,15 @@ class StateMeasures(msgspec.Struct, frozen=True):
     bytes: int = 0
     """The bytes of its state logs, which are as large as the state, or a few times that."""
     groups: int | None = None
-    """Groups, or extents of windows, that have a state; None: not known."""
+    """Groups that have a state, in each extent of a window, or entries that a processor has saved.
+    Sessions of a group may count as one. None: a join, or another engine has the state."""
     timers: int | None = None
-    """Timers that are set."""
+    """Groups with a timer of a function, or timers of windows; None: there can be none."""
     next_timer_ms: int | None = None
-    """When the first of them is due, in ms since the epoch."""
+    """None of them is due before, in ms since the epoch, by its clock: of what is due later than
+    soon it is the beginning of the minute, or of the day."""
     sides: dict[str, int] = {}
-    """Rows that wait on each side of a join of streams."""
+    """Rows that a join of streams keeps of each of its two tasks, some of which may have passed."""
 
     def __add__(self, other: StateMeasures) -> StateMeasures:
         return StateMeasures(

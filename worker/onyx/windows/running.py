@@ -13,6 +13,7 @@ from onyx.keystate.extents import Extent, Number
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import Record, Records, StateFiles
 from onyx.keystate.selection import Selection
+from onyx.reports.measures import StateMeasures
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import AnyFiring, FiringPages
 from onyx.windows.prepared import WindowInput
@@ -61,6 +62,10 @@ class RunningWindow(Protocol):
     def look_up(self, keys: Sequence[Any]) -> list[list[Any]]:
         """For each group a list with its state, which is empty if it has none; of a window with one
         extent for each group. Raises UserError: they are not on the peer."""
+        ...
+
+    def measures(self) -> StateMeasures:
+        """Groups and timers, as far as it counts them. From any thread."""
         ...
 
     def take_changes(self, records: Records) -> None:

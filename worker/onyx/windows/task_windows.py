@@ -22,6 +22,7 @@ from onyx.keystate.groups import Shards, only_shard
 from onyx.keystate.pages import ROWS_PAGE_MAX
 from onyx.keystate.records import Record, Records, StateFiles, StatesRecord, WindowRecord
 from onyx.keystate.selection import EVERYTHING, Selection
+from onyx.reports.measures import StateMeasures
 from onyx.windows.arrays.joined_records import joined
 from onyx.windows.compiled import CompiledWindows
 from onyx.windows.firing import PENDING, AnyFiring, BatchOutcome, FiringPages
@@ -151,6 +152,11 @@ class TaskWindows:
     def doing(self) -> str:
         """What is being computed elsewhere, in words; empty if nothing is."""
         return next(filter(None, (window.doing for window in self._windows.values())), "")
+
+    def measures(self) -> StateMeasures:
+        """What all windows have. From any thread."""
+        each = (window.measures() for window in self._windows.values())
+        return sum(each, start=StateMeasures())
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records of `snapshot` or `take_changes`, in order, to a shard.

@@ -38,6 +38,7 @@ from onyx.keystate.records import (
     WatermarkReached,
 )
 from onyx.keystate.selection import Selection
+from onyx.reports.measures import StateMeasures
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.extent_firing import ExtentFiring
 from onyx.windows.extent_view import ExtentView
@@ -189,6 +190,10 @@ class Window(AllInRecords):
         """For each group a list with its state, which is empty if it has none; of a window with one
         extent for each group."""
         return self._view.look_up(keys)
+
+    def measures(self) -> StateMeasures:
+        """Groups and timers. From any thread."""
+        return self._timers.measures(self._extents.size())
 
     # State is recorded and restored.
 

@@ -37,6 +37,7 @@ from onyx.operators.keyed.store import KeyedStore, extents_of
 from onyx.operators.keyed.timers import Clock, DueTimer, Expiry, KeyTimers
 from onyx.program.failure import blamed
 from onyx.program.operator import Operator
+from onyx.reports.measures import StateMeasures
 
 logger = logging.getLogger("onyx.task")
 
@@ -212,6 +213,11 @@ class KeyedStates(Operator):
         except BaseException as error:
             where = f"onTimer {self.its.on_timer_name}"
             raise UserFunctionError(blamed(where, error)) from error
+
+    def measures(self) -> StateMeasures:
+        """Groups, by the state that most of them have, and their timers."""
+        groups = max((len(self._store.states[name]) for name in self.its.states), default=0)
+        return StateMeasures(0, groups) if self._timers is None else self._timers.measures(groups)
 
     # What is recorded and restored.
 

@@ -26,6 +26,7 @@ from onyx.keystate.dues import Dues
 from onyx.keystate.groups import Shards
 from onyx.keystate.records import TIMERS, TOUCHED
 from onyx.operators.keyed.store import KeyedStore
+from onyx.reports.measures import StateMeasures
 
 Clock = Literal["event-time", "processing-time"]
 CLOCKS: Final[tuple[Clock, ...]] = ("event-time", "processing-time")
@@ -89,6 +90,12 @@ class KeyTimers:
             if first:
                 self._dues[clock].put(due_ms, key)
         return None if before is None else (CLOCKS[before[1]], before[0])
+
+    def measures(self, groups: int) -> StateMeasures:
+        """How many keys have timers, and how many groups have a state. From any thread."""
+        found = [due for clock in CLOCKS if (due := self.earliest_ms(clock)) is not None]
+        keys = len(self._timers)
+        return StateMeasures(0, groups, keys, min(found, default=None) if keys else None)
 
     def earliest_ms(self, clock: Clock) -> int | None:
         """When `take_due` has something to do; None: there is no timer."""
@@ -154,8 +161,8 @@ class DueKeys:
             self._days.put(due_ms, key)
 
     def earliest_ms(self) -> int | None:
-        """When `take` has something to do: perhaps only to open a slot."""
-        found = (self._soon.earliest(), self._minutes.begins_ms(), self._days.begins_ms())
+        """When `take` has something to do: perhaps only to open a slot. From any thread."""
+        found = (self._soon.not_before(), self._minutes.begins_ms(), self._days.begins_ms())
         return min((int(each) for each in found if each is not None), default=None)
 
     def take(self, now_ms: int) -> Iterator[tuple[int, Any]]:

@@ -44,6 +44,7 @@ from onyx.operators.processor.snapshot import (
 )
 from onyx.operators.processor.turns import Takes, Turns, Worked
 from onyx.program.operator import Operator
+from onyx.reports.measures import StateMeasures
 
 TRIED_EVERY_MS = 100
 """Time between two calls of `try_process` while nothing comes."""
@@ -274,6 +275,10 @@ class ProcessorStates(Operator):
 
     def _made(self, items: list[Any]) -> list[Emission]:
         return [Emission(next(self._shards), part) for part in _parts(items)]
+
+    def measures(self) -> StateMeasures:
+        """The entries that it has saved."""
+        return StateMeasures(groups=len(self._snapshot))
 
     # What is recorded and restored.
 

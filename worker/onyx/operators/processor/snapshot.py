@@ -81,6 +81,9 @@ class ProcessorSnapshot:
 
     # What the processor saves.
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def begin(self) -> None:
         """The processor saves its state."""
         self._offered = set()

@@ -51,6 +51,7 @@ from onyx.operators.stream_join.spans import END, LEFT, NO_WATERMARK, RIGHT, US_
 from onyx.operators.stream_join.stored import NONE, Keep, StoredSide, in_order
 from onyx.program.batch_work import BatchWork, look_at_leaves
 from onyx.program.operator import Operator, carry_out, emit_late
+from onyx.reports.measures import StateMeasures
 from onyx.telemetry.catalog import LATE_SEGMENTS
 
 SIDES: tuple[Side, Side] = (LEFT, RIGHT)
@@ -274,6 +275,11 @@ class JoinedStreams(Operator):
             return found
 
         return gone
+
+    def measures(self) -> StateMeasures:
+        """The rows of each side, those that nobody needs included until they go."""
+        rows = zip(self.its.sides, self._stored, strict=True)
+        return StateMeasures(sides={side.task: len(stored) for side, stored in rows})
 
     # --- what is recorded and restored ------------------------------------------------------------
 

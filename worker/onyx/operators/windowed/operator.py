@@ -26,6 +26,7 @@ from onyx.operators.windowed.trigger_calls import TriggerCalls, emitted
 from onyx.program.batch_work import BatchWork, look_at_leaves
 from onyx.program.operator import Keeper, Operator, carry_out, emit_late
 from onyx.program.program import Program
+from onyx.reports.measures import StateMeasures
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.windows import firing
 from onyx.windows.firing import AnyFiring
@@ -131,6 +132,10 @@ class WindowedOperator(Operator):
     def advance(self, watermark: Number) -> Pages:
         """Extents that the watermark has passed fire."""
         return self._pages(self.windows.advance(watermark))
+
+    def measures(self) -> StateMeasures:
+        """What all windows have."""
+        return self.windows.measures()
 
     @property
     def at_once(self) -> bool:

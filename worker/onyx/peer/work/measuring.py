@@ -38,7 +38,6 @@ from onyx.reports.measures import (
     InputMeasures,
     Measures,
     PartitionMeasures,
-    StateMeasures,
     TaskMeasures,
     WorkerMeasures,
     ZooKeeperMeasures,
@@ -136,7 +135,7 @@ class Measuring:
     def document(self, job: JobId | None = None) -> WorkerMeasures:
         """What is known now of a job, or of all. Raises Unavailable."""
         for _ in range(TRIES):
-            with contextlib.suppress(RuntimeError):  # a dict of a task's changed meanwhile
+            with contextlib.suppress(RuntimeError, LookupError):  # a task changed it meanwhile
                 return self._document(job)
         raise Unavailable(f"the tasks of group {self._group} change faster than they are measured")
 
@@ -254,7 +253,7 @@ def _measured(task: Task, passed: Passed, now_s: float) -> TaskMeasures:
     if isinstance(task, BatchTask) and task.wired:
         event_time, keeper = task.allocation.event_time, task.allocation.keeper
         watermark_ms = None if event_time is None else event_time.sent_ms
-        state = None if keeper is None else StateMeasures(keeper.writer.size_bytes)
+        state = None if keeper is None else keeper.measures()
     if isinstance(task, BatchTask) and task.wired and (source is None or task.runtime.sink):
         queue = task.allocation.inbox.waiting_segments()
         queue_max = task.runtime.services.settings.task.inbox_segments_max

@@ -40,6 +40,7 @@ from onyx.keystate.records import (
 from onyx.keystate.selection import Selection
 from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
 from onyx.plugins.protocol import SealProgress
+from onyx.reports.measures import StateMeasures
 from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.windows.contents import WindowContents
 from onyx.spark.windows.emitting import Emitting, FiringReader
@@ -119,6 +120,10 @@ class SparkWindow:
         if self._timers:
             self._timers.start(shards, now_ms)
         return [], late
+
+    def measures(self) -> StateMeasures:
+        """Its timers: nobody counts what Spark has in files. From any thread."""
+        return self._timers.measures()
 
     def settle(self) -> None:
         """Nothing has to be."""

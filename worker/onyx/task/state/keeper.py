@@ -27,6 +27,7 @@ from onyx.keystate.groups import Shards
 from onyx.keystate.pages import Pages
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, fold
+from onyx.reports.measures import StateMeasures
 from onyx.settings import StateSettings
 from onyx.task.state.chunks import ChunkPace, ChunkWriter, Columns, PendingChunk
 from onyx.task.state.emissions import Emissions, run_of
@@ -88,6 +89,11 @@ class StateKeeper:
         carried out, an item of a processor to be finished, or too much was emitted that has not
         arrived."""
         return self.firing is not None or self.operator.unfinished or self.emissions.full
+
+    def measures(self) -> StateMeasures:
+        """What is known of the state without a look at it. From any thread; raises as the
+        operator's."""
+        return StateMeasures(self.writer.size_bytes) + self.operator.measures()
 
     @property
     def obstacle(self) -> str:

@@ -25,6 +25,7 @@ from msgspec import field
 from onyx.keystate.dues import Dues
 from onyx.keystate.groups import Keys, dump_keys, load_keys
 from onyx.keystate.records import EventType, FiringProgress, Records, TimerDue, append
+from onyx.reports.measures import StateMeasures
 from onyx.windows.triggers.trigger import Trigger
 
 Unit = tuple[int | None, Any]
@@ -71,6 +72,13 @@ class WindowTimers:
         """When something is due; None when no timer runs."""
         due = self._dues.earliest()
         return None if due is None else int(due) + 1
+
+    def measures(self, groups: int | None = None) -> StateMeasures:
+        """What runs, and how many groups the window has. From any thread."""
+        if not self._triggers:
+            return StateMeasures(0, groups)
+        due = self._dues.not_before()
+        return StateMeasures(0, groups, len(self._dues.at), None if due is None else int(due) + 1)
 
     def arm(self, trigger: Trigger, shard: int, now_ms: int) -> None:
         """A trigger has fired for a shard, or begins: it is due a period later."""

@@ -154,7 +154,7 @@ class NumberedExtents(Extents[int]):
 
     def size(self) -> int:
         """How many groups all extents have."""
-        return sum(map(len, self._buckets.values()))
+        return sum(map(len, tuple(self._buckets.values())))
 
     def units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
         """Each group of each extent."""

@@ -301,6 +301,10 @@ class SessionExtents(Extents[Session]):
                 if wanted(session.lower, session.upper):
                     yield key, session
 
+    def size(self) -> int:
+        """How many groups have sessions."""
+        return len(self._groups)
+
     def units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
         """Each group, with all its sessions."""
         groups = self._groups.by_shard(shards)

@@ -265,9 +265,8 @@ class SessionsInArrays(SessionExtents):
             yield from ((key, each) for each in held if wanted(each.lower, each.upper))
 
     def size(self) -> int:
-        """How many sessions there are."""
-        objects = super().everything(lambda lower, upper: True)
-        return self._rows.living + sum(1 for _ in objects)
+        """How many sessions there are; of groups with objects how many groups."""
+        return self._rows.living + super().size()
 
     def units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
         """Each group, with all its sessions, which are objects from now on: at the end of the job
