@@ -22,7 +22,7 @@ FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 # Containers often forbid Python to keep what it has compiled: then each process compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate monitoring objects clients kafka queues browser golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo console check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate monitoring objects clients kafka queues browser golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ $(VENV)/spark.jsa: $(VENV)/.done
 demo: setup ## Run the flights job on 4 worker processes and check it against pandas
 	SPARK_SUBMIT_OPTS="$${SPARK_SUBMIT_OPTS-$$($(BIN)/python -m tests.support.servers.spark_archive)}" \
 	  $(BIN)/python examples/flights/demo.py
+
+console: setup ## Show the jobs of the last `make demo` in a browser
+	$(BIN)/onyx console --kept examples/flights/.onyx/log
 
 check: at-once ## What a developer runs before a commit: `make test` without servers
 	$(BIN)/python -m pytest $(PARALLEL_CHECK) --tier short -m "not server"

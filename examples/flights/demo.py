@@ -9,6 +9,7 @@ run all of them), and what it wrote is checked in the same way. Kill workers whi
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +17,16 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ON_SPARK = HERE / "out" / "on-spark"
 """Where paths of the jobs count from when Spark runs them, with the same data."""
+LOG = ".onyx/log"
+"""Where the log of all jobs is left, for `make console`."""
 PROCESSES = 4
 JVM = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A JVM that lives for seconds costs less without its second compiler."""
-RUN = ["-m", "onyx.cli", "run", "--processes", str(PROCESSES)]
-RUN_TOGETHER = ["-m", "onyx.cli", "run", "--processes", "1"]
+COMMAND = ["-m", "onyx.cli", "run", "--keep", LOG]
+RUN = [*COMMAND, "--processes", str(PROCESSES)]
+RUN_TOGETHER = [*COMMAND, "--processes", "1"]
 """One process, so one JVM for window and stage."""
-RUN_ON_SPARK = ["-m", "onyx.cli", "run", "--engine", "spark"]
+RUN_ON_SPARK = [*COMMAND, "--engine", "spark"]
 STEPS = (
     ("Preparing 336,776 flights", ["prepare.py"]),
     ("Routing them", [*RUN, "job.yaml"]),
@@ -40,6 +44,7 @@ STEPS = (
 
 
 def main() -> int:
+    shutil.rmtree(HERE / LOG, ignore_errors=True)
     for title, command in STEPS:
         print(f"\n== {title}: {' '.join(command)}", flush=True)
         variables = JVM | os.environ
@@ -53,6 +58,7 @@ def main() -> int:
         if code != 0:
             print(f"the demo stops here: {title.lower()} ended with exit code {code}")
             return code
+    print("\n`make console` shows these jobs in a browser")
     return 0
 
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -339,6 +340,37 @@ def test_an_interrupted_run_leaves_nothing_behind(
         rest = process.communicate(timeout=WAIT_S)[0]
     assert process.returncode == 130, rest
     assert list(scratch.iterdir()) == []
+
+
+def test_a_kept_log_has_what_a_killed_run_left_and_a_console_shows_it(folder: Path) -> None:
+    """The next run in that log ends the job of the killed one, which would take its peers."""
+    pytest.importorskip("starlette")
+    words = command("run", "endless.yaml", "--keep", "log", "--console")
+    with subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True) as killed:
+        assert killed.stderr is not None
+        address = killed.stderr.readline().split(" at ")[1].strip()
+        while "running" not in (page := _fetched(address)):
+            assert killed.poll() is None, page
+        killed.kill()
+    done = onyx(folder, "run", "job.yaml", "--keep", "log")
+    assert (done.returncode, done.stderr) == (0, "")
+    with subprocess.Popen(
+        command("console", "--kept", "log", "--port", 0),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as shown:
+        assert shown.stdout is not None
+        page = _fetched(shown.stdout.readline().split(" at ")[1].strip())
+        shown.terminate()
+    assert "completed" in page
+    assert "killed" in page
+    assert shown.returncode == 0
+
+
+def _fetched(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=WAIT_S) as answer:
+        return str(answer.read().decode())
 
 
 @pytest.fixture(scope="module")

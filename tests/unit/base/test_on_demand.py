@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from onyx.base.on_demand import ModuleOnDemand, OnDemand
+from onyx.errors import SettingsError
 from onyx.processes.forking import WORKER
 
 ENGINE = Path(__file__).parents[3] / "worker" / "onyx"
@@ -56,3 +57,13 @@ def test_names_of_a_module_on_demand_are_those_of_the_module() -> None:
     with pytest.raises(AttributeError, match="nothing"):
         text.nothing  # noqa: B018
     assert copy.copy(text).digits is string.digits
+
+
+def test_a_module_of_an_extra_that_is_not_installed_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "onyx.console.serve", None)
+    serve = ModuleOnDemand("onyx.console.serve", extra="console")
+
+    with pytest.raises(SettingsError, match=r"the console needs .*onyx-on-kubernetes\[console\]"):
+        serve.serving  # noqa: B018

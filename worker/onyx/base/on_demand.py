@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, Generic, TypeVar
 
+from onyx.errors import SettingsError
+
 T = TypeVar("T")
 
 
@@ -29,15 +31,30 @@ class OnDemand(Generic[T]):
 
 
 class ModuleOnDemand:
-    """A module whose names are attributes; imported when the first of them is asked for."""
+    """A module whose names are attributes; imported when the first of them is asked for.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        extra: of this package, which has what the module imports; without it SettingsError is
+            raised, which says so.
+    """
+
+    def __init__(self, name: str, extra: str = "") -> None:
         self._module = name
+        self._extra = extra
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)  # Python asks for those of itself, as when it copies
-        found = getattr(importlib.import_module(self._module), name)
+        try:
+            module = importlib.import_module(self._module)
+        except ImportError as error:
+            if not self._extra:
+                raise
+            raise SettingsError(
+                f"the {self._extra} needs {error.name}, which this Python does not have: "
+                f"pip install 'onyx-on-kubernetes[{self._extra}]'"
+            ) from error
+        found = getattr(module, name)
         setattr(self, name, found)  # the next time Python finds it without this method
         return found
 

@@ -5,18 +5,20 @@ block, with how many peers, with which settings.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from msgspec.structs import replace
 
+from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.following import follow
 from onyx.cli.functions import check_functions, named_modules
 from onyx.cli.job_file import read_job
-from onyx.cli.local_server import local_server
+from onyx.cli.local_server import TENANCY, local_server
 from onyx.cli.options import EngineChoice
 from onyx.cli.progress import JobProgress
 from onyx.client.client import Client
@@ -34,6 +36,10 @@ from onyx.processes.surroundings import configure_logs, import_from, is_set, set
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 
+if TYPE_CHECKING:
+    from onyx.console.serve import ConsoleOptions
+
+serve = ModuleOnDemand("onyx.console.serve", extra="console")
 _QUIET: Mapping[str, Any] = {"log_level": "WARNING", "log_failures": False}
 """Settings of telemetry beside a job that somebody watches, unless variables give others."""
 HTTP = "http"
@@ -89,7 +95,7 @@ def settings_for(job: Job, modules: Sequence[str] | None, log_level: str | None 
         each.plugin == HTTP for each in job.catalog if each.type == "input"
     ):
         http = replace(http, port=0)
-    return replace(found, telemetry=telemetry, http=http).of("run")
+    return replace(found, telemetry=telemetry, http=http).of(TENANCY)
 
 
 def peers_of_processes(job: Job, peers: int | None, processes: int) -> list[int]:
@@ -120,6 +126,7 @@ def run_here(
     timeout_s: float | None = None,
     launcher: Launcher | None = None,
     server: ZooKeeperServer | None = None,
+    console: ConsoleOptions | None = None,
 ) -> tuple[JobStatus, JobProgress]:
     """Run a job to its end, with progress meanwhile, and say what became of it.
 
@@ -131,10 +138,29 @@ def run_here(
         timeout_s: after so long it is given up; never, if None.
         launcher: what starts the workers; one for this run, if None.
         server: the ZooKeeper; one for this run, if None.
+        console: of pages about it; None: there are none.
     """
     with local_cluster(found, peers, launcher, server) as (client, workers, there):
         ways = ways_in(job, there, workers.http_port)
-        return follow(client, workers, job, as_json, timeout_s, ways)
+        for each in client.replica().jobs:  # in a log that is kept, of a run that was killed
+            client.kill(each)
+        with _shown(client, there, console):
+            return follow(client, workers, job, as_json, timeout_s, ways)
+
+
+@contextmanager
+def _shown(client: Client, there: Settings, options: ConsoleOptions | None) -> Iterator[None]:
+    """Pages about what runs in the block; at a terminal they stay until Ctrl-C."""
+    if options is None:
+        yield
+        return
+    with serve.serving(client, there, options) as address:
+        print(f"the console is at {address}", file=sys.stderr, flush=True)
+        yield
+        if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
+            print(f"still at {address}: press Ctrl-C to end", file=sys.stderr, flush=True)
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
 
 
 @contextmanager

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Option
+from onyx.cli.local_server import TENANCY, kept_server
 from onyx.cli.options import TenancyOption, ZooKeeperOption
 from onyx.errors import SettingsError
+from onyx.log.server.environment import env_of
 from onyx.processes.surroundings import settings, stop_signal
 
-serve = ModuleOnDemand("onyx.console.serve")
+serve = ModuleOnDemand("onyx.console.serve", extra="console")
 PORT = 8484
 
 
@@ -31,6 +35,10 @@ def console(
         str | None,
         Option("--token-file", "File with tokens, one of which is asked for.", metavar="FILE"),
     ] = None,
+    kept: Annotated[
+        Path | None,
+        Option("--kept", "Folder where `onyx run --keep` has left a log.", metavar="FOLDER"),
+    ] = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
 ) -> None:
@@ -39,14 +47,15 @@ def console(
     It reads the log and what workers report, and changes nothing. Ends with SIGTERM or Ctrl-C.
     """
     stop = stop_signal()
-    found = settings(zookeeper, tenancy)
-    options = (host, port, tuple(name or ()), token_file or "")
-    try:
-        opened = serve.console_of(found, serve.ConsoleOptions(*options))
-    except ImportError as error:
-        raise SettingsError(
-            f"`onyx console` needs {error.name}: pip install 'onyx-on-kubernetes[console]'"
-        ) from error
-    with opened as address:
+    found = settings(zookeeper, tenancy or (TENANCY if kept else None))
+    options = serve.ConsoleOptions(host, port, tuple(name or ()), token_file or "")
+    with ExitStack() as stack:
+        if kept is not None:
+            if zookeeper is not None:
+                raise SettingsError(
+                    "give --kept or --zookeeper: a kept log has a ZooKeeper of its own"
+                )
+            found = env_of(stack.enter_context(kept_server(found, kept)), found).settings
+        address = stack.enter_context(serve.console_of(found, options))
         print(f"the console of {found.tenancy_id} is at {address}", flush=True)
         stop.wait()

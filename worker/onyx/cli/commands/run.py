@@ -25,8 +25,26 @@ from onyx.processes.child import worker_launcher
 from onyx.processes.surroundings import settings
 
 local_run = ModuleOnDemand("onyx.cli.local_run")
+serve = ModuleOnDemand("onyx.console.serve", extra="console")
 SHARED = ("onyx.client.connection",)
 """What this command and workers need: clients of the log, the model of jobs, the replica."""
+DeadLettersOption = Annotated[
+    int | None,
+    Meta(ge=0),
+    Option(
+        "--fail-on-dead-letters",
+        "End with 1 if so many segments went to dead letters, or more.",
+        metavar="N",
+    ),
+]
+KeepOption = Annotated[
+    Path | None,
+    Option(
+        "--keep",
+        "Leave the log there, for `onyx console --kept`; a run goes on in what is there.",
+        metavar="FOLDER",
+    ),
+]
 
 
 class TooManyDeadLetters(OnyxError):
@@ -43,15 +61,7 @@ def run(
     modules: ModulesOption = None,
     engine: EngineOption = None,
     timeout: Annotated[float | None, Option("--timeout", "Give up after so many seconds.")] = None,
-    fail_on_dead_letters: Annotated[
-        int | None,
-        Meta(ge=0),
-        Option(
-            "--fail-on-dead-letters",
-            "End with 1 if so many segments went to dead letters, or more.",
-            metavar="N",
-        ),
-    ] = None,
+    fail_on_dead_letters: DeadLettersOption = None,
     log_level: Annotated[
         str | None,
         Option(
@@ -59,6 +69,11 @@ def run(
             "Of the workers; ONYX_TELEMETRY_LOG_LEVEL, or else WARNING, if left out.",
         ),
     ] = None,
+    console: Annotated[
+        bool,
+        Option("--console", "Show the job in a browser; at a terminal also after its end."),
+    ] = False,
+    keep: KeepOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job on this machine: ZooKeeper, workers and all.
@@ -69,12 +84,15 @@ def run(
     """
     signal.signal(signal.SIGTERM, _interrupt)
     given = settings()
+    options = serve.ConsoleOptions(port=0) if console else None
     # While this process imports the rest of itself and checks the job, ZooKeeper starts, and what
     # forks the workers imports what they need besides.
-    with local_server(given) as server, closing(worker_launcher(given, SHARED)) as launcher:
+    with local_server(given, keep) as server, closing(worker_launcher(given, SHARED)) as launcher:
         job, found = local_run.checked(file, modules, engine, log_level)
         dealt = local_run.peers_of_processes(job, peers, processes)
-        status, progress = local_run.run_here(job, found, dealt, as_json, timeout, launcher, server)
+        status, progress = local_run.run_here(
+            job, found, dealt, as_json, timeout, launcher, server, options
+        )
     if status.state != "completed":
         sys.exit(1)
     most = fail_on_dead_letters
