@@ -93,6 +93,29 @@ def test_a_request_for_another_name_is_refused(host: str, code: int) -> None:
     assert ask(app(), "/", Host=host).code == code
 
 
+@pytest.mark.parametrize("path", ["/", "/jobs/first", "/cluster", "/time"])
+def test_too_many_parameters_are_no_error(path: str) -> None:
+    many = "&".join(f"a{number}=1" for number in range(100))
+    assert ask(app(), f"{path}?{many}").code == 200
+
+
+def test_a_page_with_too_many_parameters_is_followed() -> None:
+    console = app()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    query = "%26".join(f"a{number}%3D1" for number in range(100))
+    scope = scope_of(f"/live?path=/&q={query}", "GET", {"Host": "localhost"})
+    asyncio.run(console(scope, receive, send))
+    assert sent[0]["status"] == 200
+
+
 def test_health_is_answered_under_any_name_and_says_nothing() -> None:
     answer = ask(app("secret"), "/health", Host="10.0.0.7:8484")
     assert (answer.code, answer.text) == (200, "ok\n")

@@ -19,7 +19,7 @@ from tests.support.console_world import (
 
 from onyx.console import board
 from onyx.console.jobs_page import Filter
-from onyx.errors import Unavailable
+from onyx.errors import StateError, Unavailable
 from onyx.ids import JobId
 from onyx.log.interface import Document
 from onyx.model.parsing.job import parse_mapping
@@ -53,6 +53,12 @@ def test_the_list_says_how_each_job_is_and_why(world: ConsoleWorld) -> None:
     assert re.search(r"returns \S+… killed task clean, its function: ValueError", text)
     assert re.search(r"prices \S+… waiting task enrich needs a peer with tags \[tpu\]", text)
     assert re.search(r"flights \S+… completed 0 peers 1 h", text)
+
+
+def test_a_job_says_once_that_it_does_not_advance(world: ConsoleWorld) -> None:
+    text = plain(world.text("/jobs/clicks"))
+    assert "Why it does not advance. task enrich (peer " in text
+    assert "does not advance: " not in text
 
 
 @pytest.mark.parametrize(
@@ -232,6 +238,75 @@ def test_a_page_says_of_when_it_is_when_zookeeper_is_away(monkeypatch: pytest.Mo
     text = plain(console.html(console.page("/", {})))
     assert "ZooKeeper does not answer: no connection" in text
     assert "orders" in text
+
+
+def test_a_manifest_that_is_no_job_hides_no_other_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ConsoleWorld()
+    world.join(GROUPS[0], peers=14)
+    world.submit("orders")
+    odd = world.submit("odd", id="odd")
+    world.outcome(odd, "clean", 3)
+    digest, real = world.client.replica().digest_of(odd), world.log.get_chunk
+    damaged = b'{"metadata": {"name": "odd"}, "spec": {}}'
+    chunk = lambda of: damaged if of == digest else real(of)  # noqa: E731
+    monkeypatch.setattr(world.log, "get_chunk", chunk, raising=False)
+    text = plain(world.text("/"))
+    assert "its manifest cannot be read: " in text
+    assert "orders" in text
+    assert "ZooKeeper" not in text
+
+
+def test_a_bug_in_what_is_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ConsoleWorld()
+    console = world.console()
+    monkeypatch.setattr(world.log, "list_folders", lambda _: 1 // 0, raising=False)
+    text = plain(console.html(console.page("/", {})))
+    assert "Nothing could be read yet. What is beside the log cannot be read: integer" in text
+
+
+def test_when_zookeeper_is_back_the_next_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ConsoleWorld()
+    world.submit("orders")
+    console = world.console()
+
+    def away(_: str) -> tuple[str, ...]:
+        world.clock_s += 15  # which it takes to give up
+        raise Unavailable("no connection")
+
+    monkeypatch.setattr(world.log, "list_folders", away, raising=False)
+    assert "no connection" in console.html(console.page("/", {}))
+    monkeypatch.undo()
+    world.clock_s += 1
+    assert "no connection" not in console.html(console.page("/", {}))
+
+
+def test_an_entry_that_cannot_be_read_now_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ConsoleWorld()
+    monkeypatch.setattr(board, "CHANGES_MAX", 1)
+    world.submit("orders")
+    world.submit("flights")
+    console = world.console()
+
+    def damaged(*_: object) -> Document:
+        raise StateError("the archive is damaged")
+
+    monkeypatch.setattr(world.client, "entries", damaged)
+    page = console.page("/time", {"at": "0"})
+    assert page.code == 503
+    assert "the archive is damaged" in plain(console.html(page))
+
+
+def test_no_page_of_a_job_waits_for_how_far_its_inputs_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = shop()
+    console = world.console()
+    console.page("/", {})
+    monkeypatch.setattr(board, "PATIENCE_S", 0.0)
+    go_on = threading.Event()
+    monkeypatch.setattr(board, "completed_positions", lambda *_: go_on.wait() and {})
+    assert "orders" in plain(console.html(console.page("/jobs/orders", {})))
+    go_on.set()
 
 
 def test_a_page_waits_no_longer_than_its_patience_for_what_hangs(

@@ -28,8 +28,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from onyx.console.live import LivePages, TooManyViewers
-from onyx.console.pages import HERE, Console, missing, templates
-from onyx.errors import Unavailable
+from onyx.console.pages import HERE, Console, templates
 from onyx.requests.tokens import Tokens, bearer
 from onyx.serving.replies import Reply
 
@@ -125,7 +124,7 @@ class ConsoleApp:
 
     def _refused(self, request: Request) -> Response | None:
         """The answer to who may not have what is asked for; None: he may."""
-        path = request.url.path
+        path = request.scope["path"]
         if path == "/health":
             return None
         if not self._guard.knows(request.headers.get("host", "")):
@@ -143,14 +142,11 @@ class ConsoleApp:
         return PlainTextResponse(text, 401, {"WWW-Authenticate": 'Bearer realm="onyx"'})
 
     def _page(self, request: Request) -> Response:
-        try:
-            page = self._console.page(request.url.path, _query(request))
-        except Unavailable as error:
-            page = missing("ZooKeeper does not answer", str(error))
+        page = self._console.page(request.url.path, _query(request.url.query))
         return HTMLResponse(self._console.html(page), page.code)
 
     async def _live(self, request: Request) -> Response:
-        query = dict(parse_qsl(request.query_params.get("q", ""), max_num_fields=QUERY_MAX))
+        query = _query(request.query_params.get("q", ""))
         address = (request.query_params.get("path", "/")[:400], tuple(sorted(query.items())))
         stream = self._channels.follow(address)
         try:
@@ -209,9 +205,9 @@ def _bytes(name: str) -> bytes:
     return (HERE / "static" / name).read_bytes()
 
 
-def _query(request: Request) -> dict[str, str]:
+def _query(text: str) -> dict[str, str]:
     try:
-        return dict(parse_qsl(request.url.query, max_num_fields=QUERY_MAX))
+        return dict(parse_qsl(text, max_num_fields=QUERY_MAX))
     except ValueError:  # too many
         return {}
 

@@ -10,22 +10,23 @@ changes, is read once.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from onyx.base.structs import prepared, stored
 from onyx.client.deaths import read_deaths
-from onyx.client.reader import JobReader
+from onyx.client.reader import JobReader, completed_positions
 from onyx.client.reports import code_began, exception, outcomes, stalls
 from onyx.client.statuses import JobReports, JobStatus, changed_options, status_of
 from onyx.console.measured import Measured, measured_of
-from onyx.errors import OnyxError
+from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.history.replicas import Change
 from onyx.ids import JobId, Position
 from onyx.log import documents
@@ -40,6 +41,8 @@ from onyx.replica.state import JobRecord, Replica
 from onyx.reports.deaths import Death
 from onyx.reports.measures import Measures
 
+T = TypeVar("T")
+logger = logging.getLogger("onyx.console")
 CHANGES_MAX = 5_000
 """Replicas that are kept, some KiB each."""
 MANIFESTS_MAX = 64
@@ -177,6 +180,10 @@ class Manifests:
             self._names[digest] = found.metadata.name
         return self._names[digest], ""
 
+    def keep(self, digests: Set[str | None]) -> None:
+        """Forget the names in other manifests than these."""
+        self._names = {digest: name for digest, name in self._names.items() if digest in digests}
+
     def job(self, digest: str, job: JobId) -> Job:
         """A job as it was submitted. Raises as `stored_job`, and as `name`."""
         with self._lock:
@@ -194,6 +201,57 @@ class Manifests:
         """A manifest as it was stored, as JSON. Raises as `name`."""
         found: bytes = self._log.get_chunk(digest)
         return found
+
+
+class Renewed(Generic[T]):
+    """A value that is read anew if it is too old when somebody asks. One thread reads for all, and
+    nobody waits longer than he has patience. For any thread.
+
+    Args:
+        value: as long as nothing was read.
+        fresh_s: how old it may be; older where it takes long to read.
+    """
+
+    def __init__(self, value: T, monotonic_s: Callable[[], float], fresh_s: float) -> None:
+        self.value = value
+        self._monotonic_s, self._fresh_s = monotonic_s, fresh_s
+        self._lock = threading.Lock()
+        self._stale_s = float("-inf")
+        """When it is to be read again."""
+        self._reading: threading.Event | None = None
+
+    def renew(self, read: Callable[[], T], old: Callable[[T, str], T], patience_s: float) -> bool:
+        """Read the value, or wait until somebody has; False: that takes too long.
+
+        Args:
+            old: makes of the value, and of why it cannot be read, what it is then.
+        """
+        with self._lock:
+            if self._monotonic_s() < self._stale_s:
+                return True
+            done = self._reading
+            if done is None:
+                done = self._reading = threading.Event()
+                threading.Thread(target=self._read, args=(read, old, done), daemon=True).start()
+        return done.wait(patience_s)
+
+    def _read(
+        self, read: Callable[[], T], old: Callable[[T, str], T], done: threading.Event
+    ) -> None:
+        begun_s, rest = self._monotonic_s(), REST
+        try:
+            value = read()
+        except Unavailable as error:
+            value, rest = old(self.value, f"ZooKeeper does not answer: {error}"), 0.0
+        except Exception as error:
+            if not isinstance(error, OnyxError):
+                logger.exception("a bug in the console: it cannot read what is beside the log")
+            value, rest = old(self.value, f"What is beside the log cannot be read: {error}"), 0.0
+        with self._lock:
+            now_s = self._monotonic_s()
+            self.value, self._reading = value, None
+            self._stale_s = now_s + max(self._fresh_s, rest * (now_s - begun_s))
+        done.set()
 
 
 class Reporter:
@@ -219,54 +277,48 @@ class Reporter:
         self._now_ms, self._monotonic_s, self._fresh_s = now_ms, monotonic_s, fresh_s
         self._ask = ask
         self.manifests = Manifests(client.log)
-        self._lock = threading.Lock()
-        self._board = Board()
-        self._stale_s = float("-inf")
-        """When it is to be read again."""
-        self._reading: threading.Event | None = None
+        self._boards = Renewed(Board(), monotonic_s, fresh_s)
+        self._completed: dict[JobId, Renewed[Mapping[str, int]]] = {}
         self._settled: dict[JobId, tuple[JobRecord, float, JobReports]] = {}
         """Jobs that have ended: their records, since when that is known, what was read last."""
 
     def board(self) -> Board:
-        """What is known, read anew if it is too old. One reads for all; who has waited for too long
-        gets what there is, and that it is not of now."""
-        with self._lock:
-            if self._monotonic_s() < self._stale_s:
-                return self._board
-            patience_s = PATIENCE_S if self._board.now_ms else FIRST_PATIENCE_S
-            done = self._reading
-            if done is None:
-                done = self._reading = threading.Event()
-                threading.Thread(target=self._renew, args=(done,), daemon=True).start()
-        if done.wait(patience_s):
-            return self._board
-        return msgspec.structs.replace(self._board, trouble=self._board.trouble or SLOW)
+        """What is known, read anew if it is too old; or what there is, and why it is not of now."""
+        patience_s = PATIENCE_S if self._boards.value.now_ms else FIRST_PATIENCE_S
+        is_new = self._boards.renew(self._read, self._old, patience_s)
+        board = self._boards.value
+        return board if is_new else self._old(board, board.trouble or SLOW)
 
-    def _renew(self, done: threading.Event) -> None:
-        begun_s = self._monotonic_s()
-        try:
-            board = self._read()
-            with self._lock:
-                self._board, now_s = board, self._monotonic_s()
-                self._stale_s = now_s + max(self._fresh_s, REST * (now_s - begun_s))
-        finally:
-            with self._lock:
-                self._reading = None
-            done.set()
+    def completed(self, manifest: Job, job: JobId) -> Mapping[str, int]:
+        """How many positions each input of a job has completed, as far as that is known now."""
+        none: Mapping[str, int] = {}
+        its = self._completed.setdefault(job, Renewed(none, self._monotonic_s, self._fresh_s))
+
+        def read() -> Mapping[str, int]:
+            replica = self._past.replica
+            if job not in replica.jobs:
+                return none
+            return completed_positions(self._client.log, replica, manifest, job)
+
+        its.renew(read, lambda *_: none, PATIENCE_S)
+        return its.value
+
+    @staticmethod
+    def _old(board: Board, trouble: str) -> Board:
+        return msgspec.structs.replace(board, trouble=trouble)
 
     def _read(self) -> Board:
         replica, now_ms = self._past.replica, self._now_ms()
-        try:
-            log = _Listed(self._client.log)
-            deaths = tuple(read_deaths(log))
-            known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
-            with ThreadPoolExecutor(AT_ONCE) as threads:
-                found = threads.map(lambda job: self._reports(log, replica, job, deaths), known)
-                reports = list(zip(known, found, strict=True))
-        except OnyxError as error:
-            return msgspec.structs.replace(
-                self._board, trouble=f"ZooKeeper does not answer: {error}"
-            )
+        log = _Listed(self._client.log)
+        deaths = tuple(read_deaths(log))
+        known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            found = threads.map(lambda job: self._reports(log, replica, job, deaths), known)
+            reports = list(zip(known, found, strict=True))
+        self.manifests.keep({replica.digest_of(job) for job in known})
+        self._completed = {
+            job: its for job, its in self._completed.copy().items() if job in replica.jobs
+        }
         self._settled = {job: its for job, its in self._settled.items() if job in replica.records}
         statuses = tuple(status_of(replica, job, its, now_ms) for job, its in reports)
         beginnings = self._past.beginnings()
@@ -296,9 +348,13 @@ class Reporter:
         lines: tuple[str, ...] = ()
         options: dict[str, dict[str, int | None]] = {}
         if digest and not unreadable and (run.options or run.declared or self._counted(log, job)):
-            manifest = self.manifests.job(digest, job)
-            options = changed_options(replica, job, manifest)
-            lines = outcomes(log, replica, manifest, job)
+            try:
+                manifest = self.manifests.job(digest, job)
+            except UserError as error:  # one damaged manifest must not hide other jobs
+                unreadable = f"its manifest cannot be read: {error}"
+            else:
+                options = changed_options(replica, job, manifest)
+                lines = outcomes(log, replica, manifest, job)
         runs = job in replica.jobs
         return JobReports(
             name,
@@ -317,12 +373,13 @@ class Reporter:
 
 
 @contextmanager
-def followed(client: JobReader) -> Iterator[Past]:
-    """The past of a log, which is followed for the time of the block."""
+def followed(client: JobReader, failed: Callable[[], None]) -> Iterator[Past]:
+    """The past of a log, which is followed for the time of the block. `failed` is called when it
+    cannot be followed any more, and the end of the block raises why."""
     past = Past(client.first_replica())
     for entry in client.entries(past.replica.version):
         past.take(entry, machine.apply(past.replica, entry))
-    with client.follow(past.take, past.replica):
+    with client.follow(past.take, past.replica, failed):
         yield past
 
 

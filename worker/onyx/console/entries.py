@@ -92,6 +92,9 @@ def said(command: Command, names: Mapping[str, str]) -> str:
         return f"forgotten: {ended}" if ended else "a collection of what is old"
     if isinstance(command, SetOptions):
         return f"{called(command.job, names)}: options of {listed(sorted(command.tasks))} set"
+    if isinstance(command, RegisterPartitions):
+        partitions = some(command.count, "partition")
+        return f"{called(command.job, names)}: {command.task} has {partitions}"
     if isinstance(command, Undecodable):
         return f"cannot be read, and changes nothing: {command.reason}"
     words = _SAID.get(type(command), command.NAME)
@@ -118,7 +121,6 @@ _SAID: Mapping[type[Command], str] = {
     AddVirtualPeer: "a peer more",
     ExhaustInput: "{job}: {c.task} has read and completed all",
     SealOutput: "{job}: output {c.task} is sealed",
-    RegisterPartitions: "{job}: {c.task} has {c.count:,} partitions",
     ReportLoss: "{job}: a process died in {c.task}",
     RestartTask: "{job}: {c.task} starts again",
     CheckJob: "may an upgrade run here?",

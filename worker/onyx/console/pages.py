@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from onyx import __version__
-from onyx.client.reader import JobReader, completed_positions
+from onyx.client.reader import JobReader
 from onyx.client.statuses import JobStatus
 from onyx.console import words
 from onyx.console.board import Board, Past, Reporter, change_at
@@ -89,7 +89,10 @@ class Console:
     def page(self, path: str, query: Mapping[str, str]) -> Page:
         """The page at an address."""
         board = self._reporter.board()
-        found = self._find(board, path, query)
+        try:
+            found = self._find(board, path, query)
+        except OnyxError as error:  # ZooKeeper or the archive is away, or something is damaged
+            found = missing("this cannot be read", str(error), code=503)
         trouble = PagePart("trouble", "trouble.html", board)
         return msgspec.structs.replace(found, parts=(trouble, *found.parts))
 
@@ -164,9 +167,9 @@ class Console:
                 "manifest", "manifest.html", self._manifest_page(board, status, unreadable)
             )
             return Page(title, "/", (shown,), is_live=False)
-        completed: dict[str, int] = {}
+        completed: Mapping[str, int] = {}
         if manifest is not None and status.id in board.replica.jobs:
-            completed = self._completed(board, status.id, manifest)
+            completed = self._reporter.completed(manifest, status.id)
         its = history_of(self._past.changes(), status.id, HISTORY_MAX)
         view = job_page(board, status, manifest, its, completed)
         if unreadable:
@@ -177,12 +180,6 @@ class Console:
             PagePart("past", "job_past.html", view),
         ]
         return Page(title, "/", tuple(parts))
-
-    def _completed(self, board: Board, job: JobId, manifest: Job) -> dict[str, int]:
-        try:
-            return completed_positions(self._client.log, board.replica, manifest, job)
-        except OnyxError:  # which the page says
-            return {}
 
     def _manifest(self, board: Board, status: JobStatus) -> tuple[Job | None, str]:
         digest = board.replica.digest_of(status.id)
@@ -230,10 +227,10 @@ class MissingPage(msgspec.Struct, frozen=True):
     back: str
 
 
-def missing(what: str, why: str, back: str = "/") -> Page:
+def missing(what: str, why: str, back: str = "/", code: int = 404) -> Page:
     """The page that says so."""
     view = MissingPage(what, why, back)
-    return Page(what.capitalize(), "", (PagePart("missing", "missing.html", view),), 404, False)
+    return Page(what.capitalize(), "", (PagePart("missing", "missing.html", view),), code, False)
 
 
 @cache

@@ -74,27 +74,37 @@ class ConsoleOptions(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def console_of(settings: Settings, options: ConsoleOptions) -> Iterator[str]:
+def console_of(
+    settings: Settings, options: ConsoleOptions, failed: Callable[[], None]
+) -> Iterator[str]:
     """The address of a console of the cluster that settings name.
 
+    Args:
+        failed: is called when the log cannot be followed any more; the end of the block raises why.
+
     Raises:
-        UserError: strangers could look, or the certificates are not good.
+        UserError: strangers could look, the certificates are not good, or the log was replaced.
         Unavailable: ZooKeeper does not answer, or the port is taken.
     """
     options.check()
-    with connect(settings) as client, serving(client, settings, options) as address:
+    with connect(settings) as client, serving(client, settings, options, failed) as address:
         yield address
 
 
 @contextmanager
-def serving(client: JobReader, settings: Settings, options: ConsoleOptions) -> Iterator[str]:
-    """The address of a console of what a client reads. Raises as `console_of`."""
+def serving(
+    client: JobReader,
+    settings: Settings,
+    options: ConsoleOptions,
+    failed: Callable[[], None] = lambda: None,
+) -> Iterator[str]:
+    """The address of a console of what a client reads. As `console_of`."""
     clock, http = SystemClock(), settings.http
     listener = listener_at(options.host, options.port, "--host and --port")
     with ExitStack() as stack:
         stack.callback(listener.close)
         files = ServerFiles.named_by(http.cert_file, http.key_file, http.client_ca_file, VARIABLES)
-        past = stack.enter_context(followed(client))
+        past = stack.enter_context(followed(client, failed))
         ask = asker(client, settings)
         reporter = Reporter(client, past, clock.wall_ms, time.monotonic, FRESH_S, ask)
         console = Console(client, past, reporter, settings.tenancy_id, clock.wall_ms)

@@ -56,6 +56,6 @@ def console(
                     "give --kept or --zookeeper: a kept log has a ZooKeeper of its own"
                 )
             found = env_of(stack.enter_context(kept_server(found, kept)), found).settings
-        address = stack.enter_context(serve.console_of(found, options))
+        address = stack.enter_context(serve.console_of(found, options, stop.set))
         print(f"the console of {found.tenancy_id} is at {address}", flush=True)
         stop.wait()
