@@ -120,7 +120,10 @@ class JournalledPartitions:
             if owned is not None:
                 waiting = owned.feed.unread
                 taken = max(0, owned.end - cursor.position)
-                found[name] = Behind(taken + (waiting or 0), owned.journal.size_bytes, waiting)
+                size_bytes = (
+                    owned.journal.size_bytes if taken else 0
+                )  # what is processed goes later
+                found[name] = Behind(taken + (waiting or 0), size_bytes, waiting)
         return found
 
     def close(self) -> None:
