@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,28 @@ def test_all_viewers_of_a_page_are_sent_one_rendering(monkeypatch: pytest.Monkey
     assert all("orders" in each["jobs"] for each in found)
     assert made < 10
     assert channels.viewers == 0
+
+
+def test_no_more_look_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "VIEWERS_MAX", 0)
+    answer = ask(app(), "/live?path=/")
+    assert (answer.code, answer.headers["retry-after"]) == (503, "10")
+
+
+def test_who_never_reads_holds_nobody_up_and_no_more_than_some_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "TICK_S", 0.0)
+    console = ConsoleWorld().console()
+    ticks = count()
+    monkeypatch.setattr(console, "texts", lambda page: [f"{next(ticks)}" for _ in page.parts])
+    channel = live.LivePage(console, ("/", ()))
+
+    async def look() -> int:
+        never, reads = channel.enter(), channel.enter()
+        for _ in range(3 * live.QUEUE_MAX):
+            await channel._tick()
+            reads.get_nowait()
+        return never.qsize()
+
+    assert asyncio.run(look()) == live.QUEUE_MAX

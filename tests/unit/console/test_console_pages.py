@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import threading
+from collections.abc import Callable
 
 import pytest
 from tests.support.console_world import (
@@ -19,7 +20,7 @@ from tests.support.console_world import (
 
 from onyx.console import board
 from onyx.console.jobs_page import Filter
-from onyx.errors import StateError, Unavailable
+from onyx.errors import LogReplaced, StateError, Unavailable
 from onyx.ids import JobId
 from onyx.log.interface import Document
 from onyx.model.parsing.job import parse_mapping
@@ -324,3 +325,19 @@ def test_a_page_waits_no_longer_than_its_patience_for_what_hangs(
     go_on.set()
     assert board.SLOW in text
     assert "orders" in text
+
+
+def test_a_log_that_cannot_be_followed_any_more_ends_the_console(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = ConsoleWorld()
+    world.submit("orders")
+
+    def replaced(_: object, __: object, fail: Callable[[Exception], None]) -> Callable[[], None]:
+        fail(LogReplaced("the log was recreated"))
+        return lambda: None
+
+    monkeypatch.setattr(world.client._replicas._log, "subscribe", replaced, raising=False)
+    ended = threading.Event()
+    with pytest.raises(LogReplaced), board.followed(world.client, ended.set):
+        assert ended.is_set()

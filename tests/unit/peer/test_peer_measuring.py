@@ -9,7 +9,7 @@ from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 import onyx
 from onyx.errors import Unavailable
 from onyx.ids import JobId
-from onyx.peer.work.measuring import LOOK_S, Measuring
+from onyx.peer.work.measuring import LOOK_S, Lags, Measuring
 from onyx.plugins.protocol import Behind
 from onyx.processors import Processor
 from onyx.reports.measures import Measures, WorkerMeasures, of_job
@@ -166,6 +166,20 @@ def test_an_input_says_how_far_it_is_behind_its_source():
     bench.settle()
     read = lag(bench)
     assert (read.segments_behind, read.seconds_behind) == (0, 0.0)
+
+
+def test_an_answer_that_comes_when_the_task_has_gone_is_forgotten():
+    bench = Measured(chain(SEGMENTS, fn="m:fn"))
+    bench.start()
+    later = []
+    lags = Lags(bench.clock, later.append)
+    lags.look([SimpleNamespace(task=each) for each in bench.tasks.values()], 0.0)
+    lags.look([], 1.0)
+    for ask in later:
+        ask()
+    lags.look([], 2.0)
+    assert later
+    assert lags._known == {}
 
 
 def test_what_comes_into_a_source_is_known_by_how_its_end_moves(monkeypatch):

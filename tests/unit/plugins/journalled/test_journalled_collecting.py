@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +13,15 @@ from tests.support.jobs.plugin_context import plugin_context
 from onyx.errors import Fenced, OnyxError, Unavailable
 from onyx.plugins.journalled import partitions
 from onyx.plugins.journalled.partitions import JournalledPartitions
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.protocol import Behind, Cursor
+
+
+@pytest.mark.parametrize(("position", "left"), [(1, Behind(2, 335, 0)), (3, Behind(0, 0, 0))])
+def test_what_is_processed_and_not_yet_deleted_is_not_behind(position: int, left: Behind) -> None:
+    found = JournalledPartitions(plugin_context({}), 1, 1_000, lambda *_: pytest.fail("not opened"))
+    journal, feed = SimpleNamespace(size_bytes=335), SimpleNamespace(unread=0)
+    found._open["0"] = SimpleNamespace(end=3, journal=journal, feed=feed)
+    assert found.behind({"0": Cursor(position)}) == {"0": left}
 
 
 @pytest.mark.parametrize(

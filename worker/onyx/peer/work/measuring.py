@@ -336,9 +336,9 @@ class Lags:
                 self._next_s[key] = now_s + LAG_S
                 self._asking.add(key)
                 self._aside(partial(self._ask, key, source, source.plugin))
-        for gone in self._next_s.keys() - there:
-            self._known.pop(gone, None)
-            del self._next_s[gone]
+        for known in (self._known, self._next_s):  # an answer may come when its task has gone
+            for gone in known.keys() - there:
+                known.pop(gone, None)
 
     def of(self, task: Task) -> Lag | None:
         """What is known of a task; None: its source says nothing, or has not yet."""
