@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -17,12 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.clocks import ManualClock
+from tests.support.failing_files import failing_files
 
 from onyx.client.appender import NotTaken, RequestFailed
 from onyx.client.redrive.letters import LetterChoice, LetterFolder, WrittenLetter, moment_ms
 from onyx.client.redrive.marks import Claim, Known, RedriveMarks, packed
 from onyx.client.redrive.redrive import Limits, Redrive, RedriveSummary, Target
-from onyx.errors import StateError, UserError
+from onyx.errors import OnyxError, StateError, Unavailable, UserError
 from onyx.flow.dead_letters import dead_letter, described
 from onyx.flow.segment import Segment
 from onyx.ledger.outcomes import Outcomes
@@ -139,6 +142,33 @@ def test_who_dies_in_the_middle_is_followed_by_whoever_comes_next(bad: Path, cal
         redrive(bad).run(cluster)
     except Died:
         pass
+    redrive(bad).run(cluster)
+    assert cluster.numbers == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("turn", range(5))
+def test_a_part_that_cannot_be_read_is_said_and_nothing_goes_in_twice(bad: Path, turn: int) -> None:
+    cluster = FakeCluster()
+    with failing_files([n == turn for n in range(5)]), pytest.raises(Unavailable, match="part-"):
+        redrive(bad).run(cluster)
+    redrive(bad).run(cluster)
+    assert cluster.numbers == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_a_full_disk_is_said_and_nothing_goes_in_twice(
+    bad: Path, turn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, turns, real = FakeCluster(), itertools.count(), os.fsync
+
+    def full(descriptor: int) -> None:
+        if next(turns) == turn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OnyxError, match="No space left"):
+        redrive(bad).run(cluster)
     redrive(bad).run(cluster)
     assert cluster.numbers == [0, 1, 2, 3, 4, 5]
 
