@@ -11,6 +11,7 @@ from tests.sim.requests.outputs import NumberedParts, PlaceAtOnce
 from tests.sim.windows.process import Process
 
 from onyx.base.event_loop import EventLoop
+from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.router.inputs import InputTokens, RequestInputs
 from onyx.peer.router.router import RequestRouter
 from onyx.plugins.parts.formats import JsonLinesFormat
@@ -18,6 +19,7 @@ from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input
 from onyx.settings import Settings
 from onyx.task.task import Task
+from onyx.telemetry.interface import NULL_GROUP
 
 if TYPE_CHECKING:
     from tests.sim.requests.world import RequestWorld
@@ -42,6 +44,7 @@ class RequestProcess(Process):
             lambda: self.state_store(durable=True),
             world.clock,
             InputTokens(Settings(), world.clock),
+            AnsweredRequests(NULL_GROUP),
         )
 
     def step(self, task: Task) -> bool:

@@ -9,12 +9,21 @@ from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 import onyx
 from onyx.errors import Unavailable
 from onyx.ids import JobId
+from onyx.peer.router.answered import AnsweredRequests
+from onyx.peer.router.inputs import RequestInput
 from onyx.peer.work.measuring import LOOK_S, Lags, Measuring
 from onyx.plugins.protocol import Behind
 from onyx.processors import Processor
-from onyx.reports.measures import Measures, WorkerMeasures, of_job
+from onyx.reports.measures import (
+    Measures,
+    RequestMeasures,
+    WorkerMeasures,
+    of_job,
+    requests_in_words,
+)
+from onyx.requests.request import Level, Status
 from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST
-from onyx.telemetry.interface import GroupMetrics, TalliedTask
+from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TalliedTask
 
 SEGMENTS = [{"n": n} for n in range(40)]
 
@@ -24,7 +33,8 @@ class Measured(Bench):
 
     def __init__(self, spec, peers=None):
         super().__init__(spec, {"m:fn": lambda segment: segment}, peers)
-        self.measuring = Measuring(GROUP, self.clock, lambda work: work())
+        self.answered = AnsweredRequests(NULL_GROUP)
+        self.measuring = Measuring(GROUP, self.clock, lambda work: work(), self.answered)
 
     def metrics(self, job_id, job, task):
         return TalliedTask()
@@ -84,6 +94,25 @@ def test_peers_of_a_task_are_one_line_and_jobs_are_told_apart():
     assert bench.document(JobId("another")).tasks == ()
 
 
+def test_an_input_says_how_requests_to_it_were_answered_in_the_last_minute():
+    bench = ran(chain(SEGMENTS, fn="m:fn"))
+    read = RequestInput(JOB, bench.job.entry("read"))
+    bench.answered.count(read, Level.ACK, Status.PROCESSED, 0.02)
+    bench.answered.count(read, Level.JOURNAL, Status.BUSY, 0.0)
+    (found,) = [each for each in bench.document(JOB).tasks if each.requests is not None]
+    assert (found.task, found.peers) == ("read", 1)
+    assert found.requests.answers == {"ack processed": 1, "journal busy": 1}
+    assert requests_in_words(found.requests) == (
+        "requests of the last minute: 1 ack processed, 1 journal busy; "
+        "taken within 0.025 s (half), 0.025 s (99 %)"
+    )
+    assert requests_in_words(RequestMeasures()) == ""
+    for _ in range(40):
+        bench.look()
+    (found,) = [each.requests for each in bench.document().tasks if each.requests is not None]
+    assert found.answers == {}
+
+
 def test_a_document_survives_its_way_as_json():
     found = ran(chain(SEGMENTS, fn="m:fn")).document()
     assert msgspec.json.decode(msgspec.json.encode(found), type=WorkerMeasures) == found
@@ -113,7 +142,7 @@ def test_a_task_that_changes_all_the_time_is_measured_later():
             raise RuntimeError("dictionary changed size during iteration")
 
     bench = Measured(chain(SEGMENTS, fn="m:fn"))
-    measuring = Measuring(GROUP, bench.clock, lambda work: work())
+    measuring = Measuring(GROUP, bench.clock, lambda work: work(), bench.answered)
     measuring._runners = (SimpleNamespace(task=Changing()),)
     with pytest.raises(Unavailable, match="change faster"):
         measuring.document()
@@ -219,7 +248,7 @@ def test_a_source_that_does_not_answer_is_named_and_asked_again(monkeypatch):
 def test_a_source_is_asked_one_question_at_a_time():
     bench = Measured(chain(SEGMENTS, fn="m:fn"))
     asked = []
-    bench.measuring = Measuring(GROUP, bench.clock, asked.append)
+    bench.measuring = Measuring(GROUP, bench.clock, asked.append, bench.answered)
     bench.start()
     for _ in range(20):
         bench.look()

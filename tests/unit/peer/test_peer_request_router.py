@@ -20,6 +20,7 @@ from onyx.functions.returning import LOST
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import ReturnPart
 from onyx.model.job import CatalogEntry
+from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.router.inputs import InputTokens, PartitionOwner, RequestInput, RequestInputs
 from onyx.peer.router.router import CurrentRouter, RequestRouter
 from onyx.requests.mailboxes import Address, MailboxRegistry
@@ -28,6 +29,7 @@ from onyx.requests.request import (
     Append,
     Caller,
     Form,
+    Level,
     PartOfRequest,
     Payload,
     Request,
@@ -37,6 +39,8 @@ from onyx.requests.request import (
 )
 from onyx.settings import Settings
 from onyx.storage.interface import MemoryBlobStore
+from onyx.telemetry.catalog import Metric
+from onyx.telemetry.interface import GroupMetrics
 from onyx.transport.interface import Transport
 
 ME = GroupId("me")
@@ -105,11 +109,26 @@ class Mailbox:
         return self.why
 
 
+class Series(GroupMetrics):
+    """Values by labels, in the order in which they came."""
+
+    def __init__(self, found: dict[tuple[str, ...], list[float]]) -> None:
+        self.found = found
+
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        self.found.setdefault(labels, []).append(value)
+
+    def remove(self, metric: Metric, *labels: str) -> None:
+        del self.found[labels]
+
+
 class World:
     def __init__(self) -> None:
         self.current_router, self.mailbox = CurrentRouter(), Mailbox()
         self.mailboxes = mailboxes = MailboxRegistry()
         self.clock, self.inputs = ManualClock(), Inputs()
+        self.series: dict[tuple[str, ...], list[float]] = {}
+        self.answered = AnsweredRequests(Series(self.series))
         self.successor = Mailbox()
         mailboxes.open(Address(JobId("job"), TaskName("in"), 0), self.mailbox)
         mailboxes.open(Address(JobId("new"), TaskName("in"), 0), self.successor)
@@ -125,6 +144,7 @@ class World:
             MemoryBlobStore,
             self.clock,
             InputTokens(Settings(job_variables=("T",)), self.clock, {"T": "sesame"}),
+            self.answered,
         )
 
     def in_background(self, run: Callable[[], Any]) -> Future[Any]:
@@ -184,6 +204,63 @@ def test_a_request_whose_partition_moves_goes_to_its_new_owner(world: World) -> 
     world.mailbox.offered[1].set_result(Answer(Status.JOURNALLED, segments=1))
     assert future.result(WAIT_S).status is Status.JOURNALLED
     assert world.mailbox.ids[0] == world.mailbox.ids[1] != ""
+
+
+def test_an_answer_is_counted_once_by_level_and_status_with_its_time(world: World) -> None:
+    future = world.waiting()
+    world.mailbox.offered[0].set_result(Answer(Status.UNAVAILABLE, "moves"))
+    until(lambda: len(world.mailbox.offered) == 2)
+    world.clock.advance(2.0)
+    world.mailbox.offered[1].set_result(Answer(Status.PROCESSED, segments=1))
+    future.result(WAIT_S)
+    future = world.waiting()
+    world.mailbox.offered[-1].set_result(Answer(Status.BUSY, "full"))
+    future.result(WAIT_S)
+    until(lambda: len(world.series) == 2)
+    assert world.series == {
+        ("", "job", "in", "ack", "processed"): [2.0],
+        ("", "job", "in", "ack", "busy"): [0.0],
+    }
+    ((key, its),) = world.answered.measures(None)
+    assert key == ("job", "in")
+    assert its.answers == {"ack processed": 1, "ack busy": 1}
+    assert (its.seconds.count, its.seconds.total_s) == (1, 2.0)
+
+
+def test_a_request_over_http_is_counted_as_well(world: World) -> None:
+    world.current_router.open(world.router)
+    loop = world.current_router.loop.running()
+    assert loop is not None
+    future = asyncio.run_coroutine_threadsafe(world.current_router.append(APPEND), loop)
+    until(lambda: bool(world.mailbox.offered))
+    world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, segments=1))
+    future.result(WAIT_S)
+    assert list(world.series) == [("", "job", "in", "ack", "processed")]
+
+
+def test_neither_parts_nor_jobs_that_are_not_there_are_counted(world: World) -> None:
+    part = replace(APPEND, part=PartOfRequest(0, b"digest"), id="a")
+    future = world.router.append(part)
+    world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, segments=1))
+    future.result(WAIT_S)
+    nowhere = world.router.append(replace(APPEND, job="<script>"))
+    assert nowhere.result(WAIT_S).status is Status.UNKNOWN
+    assert world.series == {}
+
+
+def test_counts_are_of_the_last_minute_and_end_with_their_job(world: World) -> None:
+    answered, there = world.answered, [JobId("job")]
+    for now_s in range(0, 200, 10):
+        if now_s == 100:
+            answered.count(INPUT, Level.ACK, Status.PROCESSED, 0.5)
+        answered.look(float(now_s), there)
+        (found,) = [its.answers for _, its in answered.measures(JobId("job"))] or [{}]
+        assert found == ({"ack processed": 1} if 100 <= now_s < 160 else {}), now_s
+    answered.look(300.0, [])
+    assert (list(answered.measures(None)), world.series) == ([], {})
+    answered.close(301.0)
+    answered.count(INPUT, Level.ACK, Status.PROCESSED, 0.5)
+    assert world.series == {}
 
 
 MOVED = Answer(Status.UNAVAILABLE, "moves")

@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from onyx.reports.stalls import Reason
+from onyx.requests.request import Level, Status
 from onyx.telemetry.catalog import (
     JOB_INFO,
     JOB_STALLED,
@@ -69,6 +70,11 @@ LABELS = {
 def labels_of(metric: Metric) -> list[str]:
     """A value for each label: one of its closed set, or from above."""
     return [LABELS.get(label) or min(CLOSED_LABELS[label]) for label in metric.labels]
+
+
+def test_how_requests_may_be_answered_is_a_closed_set() -> None:
+    assert CLOSED_LABELS["level"] == set(Level)
+    assert CLOSED_LABELS["status"] == set(Status)
 
 
 def test_a_batch_is_counted_once_with_its_seconds_by_stage(group: PrometheusGroupMetrics) -> None:

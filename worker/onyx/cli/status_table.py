@@ -14,7 +14,7 @@ import msgspec
 
 from onyx.client import failure_text
 from onyx.client.statuses import JobStatus, besides, remarks, why
-from onyx.reports.measures import TaskMeasures, in_words
+from onyx.reports.measures import TaskMeasures, in_words, requests_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,6 +102,9 @@ def task_lines(tasks: Sequence[TaskMeasures]) -> Iterator[str]:
         name, *numbers = zip(row, widths, strict=True)
         cells = [name[0].ljust(name[1]), *(text.rjust(width) for text, width in numbers)]
         yield INDENT + "  ".join(cells).rstrip()
+    for each in tasks:
+        if words := "" if each.requests is None else requests_in_words(each.requests):
+            yield f"{INDENT}{each.task}: {words}"
 
 
 def _behind(task: TaskMeasures) -> str:

@@ -175,6 +175,25 @@ class StateMeasures(msgspec.Struct, frozen=True):
         )
 
 
+class RequestMeasures(msgspec.Struct, frozen=True):
+    """How requests to an input were answered in the last `WINDOW_S`, by the workers that are asked:
+    one that no peer of the job runs in may have answered others, which its metrics have."""
+
+    answers: dict[str, int] = {}
+    """How many, by the level asked for and the status: `ack processed`."""
+    seconds: Durations = NO_DURATIONS
+    """Time to the answer, of those that were taken."""
+
+    def __add__(self, other: RequestMeasures) -> RequestMeasures:
+        return RequestMeasures(_sums(self.answers, other.answers), self.seconds + other.seconds)
+
+    def since(self, before: RequestMeasures) -> RequestMeasures:
+        """What has come since an earlier look at the same input."""
+        found = {name: many - before.answers.get(name, 0) for name, many in self.answers.items()}
+        there = {name: many for name, many in found.items() if many}
+        return RequestMeasures(there, self.seconds.since(before.seconds))
+
+
 class TaskMeasures(msgspec.Struct, frozen=True):
     """How a task gets on, over the peers that are meant: those of a worker, or all."""
 
@@ -203,6 +222,8 @@ class TaskMeasures(msgspec.Struct, frozen=True):
     """There for an input, and a stage in the middle."""
     state: StateMeasures | None = None
     """There for a task that keeps state."""
+    requests: RequestMeasures | None = None
+    """There for an input to which requests have come."""
 
     def __add__(self, other: TaskMeasures) -> TaskMeasures:
         return replace(
@@ -220,6 +241,7 @@ class TaskMeasures(msgspec.Struct, frozen=True):
             watermark_ms=_least(self.watermark_ms, other.watermark_ms),
             input=_joined(self.input, other.input),
             state=_joined(self.state, other.state),
+            requests=_joined(self.requests, other.requests),
         )
 
 
@@ -356,6 +378,16 @@ def in_words(job: JobMeasures) -> str:
     return ", ".join(filter(None, words))
 
 
+def requests_in_words(its: RequestMeasures) -> str:
+    """How requests were answered, for people; empty: none came."""
+    if not its.answers:
+        return ""
+    answers = [f"{many:,} {name}" for name, many in sorted(its.answers.items())]
+    half_s, most_s = its.seconds.quantile_s(0.5), its.seconds.quantile_s(0.99)
+    within = "" if half_s is None else f"; taken within {half_s:g} s (half), {most_s:g} s (99 %)"
+    return f"requests of the last minute: {', '.join(answers)}{within}"
+
+
 def furthest(partitions: Iterable[PartitionMeasures]) -> tuple[PartitionMeasures, ...]:
     """The partitions that are furthest behind, first."""
     ordered = sorted(partitions, key=lambda each: (-(each.segments_behind or 0), each.name))
@@ -365,7 +397,7 @@ def furthest(partitions: Iterable[PartitionMeasures]) -> tuple[PartitionMeasures
 # --- how parts add up ---------------------------------------------------------------------------
 
 N = TypeVar("N", int, float)
-M = TypeVar("M", InputMeasures, StateMeasures)
+M = TypeVar("M", InputMeasures, StateMeasures, RequestMeasures)
 E = TypeVar("E", TaskMeasures, EdgeMeasures)
 
 

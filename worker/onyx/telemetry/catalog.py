@@ -414,6 +414,12 @@ HTTP_SERVED_SECONDS = Metric(
     "Time from the head of a request over HTTP to its answer.",
     _SERVED_SECONDS,
 )
+REQUEST_SECONDS = Metric(
+    "onyx_request_seconds", "histogram", (*RUN, "level", "status"),
+    "Time from a request of a client to its answer by this process, over HTTP or gRPC: `task` is "
+    "the input.",
+    _SERVED_SECONDS,
+)  # fmt: skip
 JOB_INFO = Metric(
     "onyx_job_info", "gauge", ("job", "job_id", "guarantee"),
     "1 for each job that a peer of this process works on.",

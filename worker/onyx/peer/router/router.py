@@ -39,6 +39,7 @@ from onyx.base.seams import Clock, Randomness
 from onyx.errors import OnyxError, contained
 from onyx.flow.batch import Segments
 from onyx.ids import GroupId
+from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.router.answers import (
     Resolve,
     WaitingAnswers,
@@ -142,6 +143,7 @@ class RequestRouter:
         store: Callable[[], BlobStore],
         clock: Clock,
         tokens: InputTokens,
+        answered: AnsweredRequests,
     ) -> None:
         """`store` opens where the state of the cluster is kept."""
         self._inputs = inputs
@@ -153,6 +155,7 @@ class RequestRouter:
         self._group = group
         self._loop = loop
         self._resolve = resolve
+        self._answered = answered
         self._stopped = False
         self._clock = clock
         self._active: set[asyncio.Task[Any]] = set()
@@ -165,7 +168,10 @@ class RequestRouter:
 
     def append(self, append: Append) -> Future[Answer]:
         """The answer to a request, at the latest after the time that it gives."""
-        return self._directly(append) or self._by_loop(append)
+        count = self._counting(append)
+        future = self._directly(append) or self._by_loop(append)
+        future.add_done_callback(lambda done: None if done.cancelled() else count(done.result()))
+        return future
 
     def _by_loop(self, append: Append) -> Future[Answer]:
         """The answer by the loop. From any thread."""
@@ -186,6 +192,19 @@ class RequestRouter:
         self._decoding.stop()
 
     # --- what both ways use: directly, and on the loop ------------------------------------------
+
+    def _counting(self, append: Append) -> Callable[[Answer], None]:
+        """What counts the answer to a request that has just come. Parts are counted by the worker
+        that has got the whole."""
+        begun_s, before = self._clock.monotonic_s(), self._inputs.known(append.job, append.task)
+
+        def count(answer: Answer) -> None:
+            found = before or self._inputs.known(append.job, append.task)
+            if found is not None and append.part is None:
+                took_s = self._clock.monotonic_s() - begun_s
+                self._answered.count(found, append.level, answer.status, took_s)
+
+        return count
 
     def _takes_nothing(self, found: RequestInput) -> Answer | None:
         """Why an input takes nothing now; None: it does."""
@@ -290,10 +309,13 @@ class RequestRouter:
 
     async def answer(self, append: Append) -> Answer:
         """The answer to a request, at the latest after the time that it gives."""
-        direct = self._directly(append)
-        if direct is not None:
-            return await asyncio.wrap_future(direct)
-        return await self._on_loop(append)
+        count, direct = self._counting(append), self._directly(append)
+        if direct is None:
+            found = await self._on_loop(append)
+        else:
+            found = await asyncio.wrap_future(direct)
+        count(found)
+        return found
 
     async def _on_loop(self, append: Append) -> Answer:
         """The answer to a request, or that of a worker that ends: `stop` cancels what runs here."""

@@ -26,6 +26,7 @@ from onyx.base.seams import Clock
 from onyx.errors import OnyxError, Unavailable, describe
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.model.locations import without_secrets
+from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.work.task_threads import TaskRunner
 from onyx.plugins.protocol import Behind, Cursor, MeasuredInput
 from onyx.replica.state import Replica
@@ -81,14 +82,17 @@ class Measuring:
         group: GroupId,
         clock: Clock,
         aside: Aside,
+        requests: AnsweredRequests,
         zookeeper: Callable[[], ZooKeeperMeasures] = ZooKeeperMeasures,
     ) -> None:
         """
         Args:
             aside: runs what may block, on a thread of its own.
+            requests: those that this process has answered.
             zookeeper: what has passed between this process and ZooKeeper.
         """
         self._zookeeper = zookeeper
+        self._requests = requests
         self._group = group
         self._clock = clock
         self._lags = Lags(clock, aside)
@@ -112,6 +116,7 @@ class Measuring:
             for key in self._looks.keys() - there:
                 del self._looks[key]
         self._lags.look(self._runners, now_s)
+        self._requests.look(now_s, replica.jobs)
         return True
 
     def export(self, metrics: GroupMetrics) -> None:
@@ -131,6 +136,7 @@ class Measuring:
         """The incarnation has ended: it reads nothing."""
         for metric in _EXPORTED:
             metrics.replace(metric, {})
+        self._requests.close(self._clock.monotonic_s())
 
     def document(self, job: JobId | None = None) -> WorkerMeasures:
         """What is known now of a job, or of all. Raises Unavailable."""
@@ -166,6 +172,8 @@ class Measuring:
                 found = replace(found, input=_with_lag(found.input, lag, self._clock.wall_ms()))
             tasks.append(found)
             edges += _edges(task, passed)
+        for (job_id, name), its in self._requests.measures(job):
+            tasks.append(TaskMeasures(job_id, name, requests=its))
         one = WorkerMeasures(
             self._group,
             self._clock.wall_ms(),

@@ -27,6 +27,7 @@ from onyx.log.append_queue import check_command
 from onyx.peer.group import GroupAnswer, Propose
 from onyx.peer.life import Life
 from onyx.peer.liveness import WatchedThread
+from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.router.inputs import InputTokens, RequestInputs
 from onyx.peer.router.router import NOT_A_MEMBER, RequestRouter
 from onyx.peer.work.holding import InFlightReports, holds_for
@@ -75,7 +76,10 @@ class Workforce:
         )
         self.services = TaskServices(life, replica)
         self.tasks = RunningTasks(group, self.services, self._threads)
-        self.measuring = Measuring(group, context.clock, life.background.aside, life.log.traffic)
+        requests = AnsweredRequests(context.metrics)
+        self.measuring = Measuring(
+            group, context.clock, life.background.aside, requests, life.log.traffic
+        )
         self.checker = JobChecker(
             self.services, group, lambda answer: life.events.post(GroupAnswer(answer))
         )
@@ -91,6 +95,7 @@ class Workforce:
             partial(self.services.state_store, durable=True),
             context.clock,
             InputTokens(context.settings, context.clock),
+            requests,
         )
         self._current_router = context.current_router
         self._receives = False
