@@ -40,8 +40,6 @@ class Node(msgspec.Struct, frozen=True):
     mark: Mark = ""
     why: str = ""
     """What the mark stands for, in words."""
-    link: str = ""
-    """Where more of it is."""
 
 
 class DrawnEdge(msgspec.Struct, frozen=True):

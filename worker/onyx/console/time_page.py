@@ -116,7 +116,7 @@ def time_page(
     last = changes[-1].entry.position if changes else at
     here = next((n for n, each in enumerate(positions) if each >= at), len(positions))
     around = listed[max(0, here - AROUND) : here + AROUND + 1]
-    then = _jobs(shown)
+    then = _jobs(shown, names)
     return TimePage(
         first=min(first, at),
         last=last,
@@ -129,7 +129,7 @@ def time_page(
         changes=happenings(shown),
         around=tuple(row for each in reversed(around) if (row := _row(each, at, job, names))),
         ticks=_ticks(listed, at, job),
-        jobs=tuple(_named(each, names) for each in then[:JOBS_MAX]),
+        jobs=tuple(then[:JOBS_MAX]),
         more_jobs=max(0, len(then) - JOBS_MAX),
         groups=len(shown.new.groups),
         peers=len(shown.new.peers),
@@ -209,15 +209,15 @@ def _tick(number: int, piece: Sequence[Change], most: int, at: int, job: str) ->
     )
 
 
-def _jobs(change: Change) -> list[JobThen]:
+def _jobs(change: Change, names: Mapping[str, str]) -> list[JobThen]:
     """Jobs after an entry: those that it touched, those that run, the last ones that ended."""
     replica = change.new
     known = [*replica.jobs, *reversed(replica.completed_jobs), *reversed(replica.killed_jobs)]
-    found = [_job(change, job) for job in known if job in replica.records]
+    found = [_job(change, job, names.get(job, "")) for job in known if job in replica.records]
     return sorted(found, key=lambda each: not each.is_touched)
 
 
-def _job(change: Change, job: JobId) -> JobThen:
+def _job(change: Change, job: JobId, name: str) -> JobThen:
     replica = change.new
     run = replica.run(job)
     parts = [
@@ -226,7 +226,8 @@ def _job(change: Change, job: JobId) -> JobThen:
         if run.allocation.get(task)
     ]
     peers = sum(map(len, run.allocation.values()))
-    return JobThen(job, "", word_then(replica, job), peers, ", ".join(parts), concerns(change, job))
+    word, tasks = word_then(replica, job), ", ".join(parts)
+    return JobThen(job, name, word, peers, tasks, concerns(change, job))
 
 
 def word_then(replica: Replica, job: JobId) -> str:
@@ -245,7 +246,3 @@ def word_then(replica: Replica, job: JobId) -> str:
         if holds:
             return word
     return "waiting"
-
-
-def _named(job: JobThen, names: Mapping[str, str]) -> JobThen:
-    return msgspec.structs.replace(job, name=names.get(job.id, ""))
