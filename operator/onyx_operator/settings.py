@@ -122,6 +122,8 @@ class InstallationSettings(msgspec.Struct, frozen=True):
     """Namespace of these Secrets; empty: the operator draws none."""
     account_secret: str = ""
     """Secret for `user` and `password` of ZooKeeper; empty: none is drawn."""
+    console_secret: str = ""
+    """Secret for the `token` of the console; empty: none is drawn."""
     authority_secret: str = ""
     """Secret for the authority that signs the certificates; empty: none are drawn."""
     tls_secret: str = ""

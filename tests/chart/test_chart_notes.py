@@ -27,7 +27,20 @@ def test_it_says_what_the_defaults_leave_out() -> None:
 def test_it_says_which_secrets_stay() -> None:
     secrets = "onyx-authority onyx-tls onyx-zookeeper-account"
     assert f"kubectl -n onyx delete secret {secrets}" in notes()
-    assert "delete secret" not in notes(value_set("production"))
+    given = {**value_set("production"), "console": {"enabled": False}}
+    assert "delete secret" not in notes(given)
+
+
+def test_it_says_how_to_see_the_console_and_its_token() -> None:
+    forward, token = (
+        "kubectl -n onyx port-forward svc/onyx-console 8484:",
+        "get secret onyx-console",
+    )
+    assert forward not in notes()
+    assert f"{forward}80" in notes({"console": {"enabled": True}})
+    assert token in notes({"console": {"enabled": True}})
+    assert f"{forward}443" in notes(value_set("production"))
+    assert "get secret mine" in notes({"console": {"enabled": True, "existingSecret": "mine"}})
 
 
 def test_it_has_nothing_to_say_about_what_is_there() -> None:

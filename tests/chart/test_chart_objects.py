@@ -3,6 +3,7 @@ with no more rights than are used."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,12 +22,15 @@ from tests.support.generated.chart import (
 )
 
 from onyx.base.structs import fields, is_struct
+from onyx.cli.commands.console import console
 from onyx.cli.commands.zookeeper import PORT
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import ZooKeeperServerSettings, variables
 from onyx_operator.admission.server import MARK_PATH, PATHS
-from onyx_operator.clusters.pool import pool_name, selector
+from onyx_operator.clusters.environment import TRANSPORT_PORT, TRANSPORT_PORT_LAST
+from onyx_operator.clusters.environment import environment as worker_environment
+from onyx_operator.clusters.pool import Pool, pool_name, selector
 from onyx_operator.clusters.spec import ClusterRefusal, read_spec
 from onyx_operator.settings import OperatorSettings, operator_settings
 
@@ -184,7 +188,8 @@ def test_the_operator_reads_no_secret_but_those_that_it_draws() -> None:
 
     own = ["onyx-authority", "onyx-tls"]
     assert of({}) == {"create": [], "get": [*own, "onyx-zookeeper-account"], "patch": own}
-    assert of(value_set("production")) == {"create": []}, "accounts of tenancies"
+    drawn = {"create": [], "get": ["onyx-console"]}
+    assert of(value_set("production")) == drawn, "and accounts of tenancies"
     given = {"webhook": {"enabled": False}, "tls": {"existingSecret": "mine"}}
     assert of(given) == {"create": [], "get": ["onyx-zookeeper-account"]}
     assert of({**given, "zookeeper": {"account": False}}) == {}
@@ -336,6 +341,65 @@ def test_only_what_changes_spec_or_mark_waits_for_the_operator(
     assert program.evaluate({key: celpy.json_to_cel(each) for key, each in values.items()}) == asked
 
 
+CONSOLE: Object = {"console": {"enabled": True}}
+
+
+@pytest.mark.parametrize(
+    "cluster", [{}, {"name": "flights"}, {"tenancyId": "a"}, {"tenancyId": "onyx.b"}], ids=str
+)
+def test_the_console_has_the_account_and_the_names_that_workers_have(cluster: Object) -> None:
+    values = {**CONSOLE, "cluster": cluster}
+    body = named("OnyxCluster", cluster.get("name", "onyx"), values)
+    body["metadata"]["uid"] = "uid"
+    operator = environment(pod_specs(values)["Deployment/onyx-operator"])
+    pool = read_spec(body, None, operator_settings(operator))
+    assert not isinstance(pool, ClusterRefusal), pool
+    pod = pod_specs(values)["Deployment/onyx-console"]
+    found, workers = environment(pod), variables_of(pool)
+    mounted = {each["name"]: each["secret"]["secretName"] for each in pod["volumes"][1:]}
+
+    assert pool.draws_account
+    assert mounted == {"token": "onyx-console", "tls": "onyx-tls", "zookeeper": pool.account_secret}
+    same = found.keys() & workers.keys()
+    assert {name: found[name] for name in same} == {name: workers[name] for name in same}
+    assert found.keys() == same
+    policy = named("NetworkPolicy", "onyx-console-asks-workers", values)["spec"]
+    assert policy["podSelector"]["matchLabels"] == pool.selector
+    ports = {"port": TRANSPORT_PORT, "endPort": TRANSPORT_PORT_LAST}
+    assert policy["ingress"][0]["ports"] == [ports]
+
+
+def variables_of(pool: Pool) -> Object:
+    return {each["name"]: each.get("value", "") for each in worker_environment(pool)}
+
+
+def test_the_console_has_no_access_to_the_api_server_and_takes_a_token() -> None:
+    pod = pod_specs(CONSOLE)["Deployment/onyx-console"]
+    account = named("ServiceAccount", "onyx-console", CONSOLE)
+    subjects = [s for each in objects(CONSOLE) for s in each.get("subjects", ())]
+
+    assert not pod["automountServiceAccountToken"]
+    assert not account["automountServiceAccountToken"]
+    assert "onyx-console" not in {each["name"] for each in subjects}
+    assert "--token-file=/etc/onyx/console/token" in pod["containers"][0]["args"]
+    assert ports(pod) == {"http": 8484}
+    operator = environment(pod_specs(CONSOLE)["Deployment/onyx-operator"])
+    assert operator["ONYX_OPERATOR_INSTALLATION_CONSOLE_SECRET"] == "onyx-console"
+    own = {"console": {"enabled": True, "existingSecret": "mine"}}
+    assert pod_specs(own)["Deployment/onyx-console"]["volumes"][1]["secret"] == {
+        "secretName": "mine"
+    }
+    drawing = environment(pod_specs(own)["Deployment/onyx-operator"])
+    assert "ONYX_OPERATOR_INSTALLATION_CONSOLE_SECRET" not in drawing
+
+
+def test_the_options_of_the_console_are_those_of_the_command() -> None:
+    options = pod_specs(CONSOLE)["Deployment/onyx-console"]["containers"][0]["args"]
+    given = {each.partition("=")[0].removeprefix("--").replace("-", "_") for each in options}
+
+    assert given - {"console"} <= inspect.signature(console).parameters.keys()
+
+
 def test_three_servers_know_each_other_by_name() -> None:
     zookeeper = pod_specs(value_set("production"))["StatefulSet/onyx-zookeeper"]
     service = named("Service", "onyx-zookeeper-servers", value_set("production"))
@@ -404,17 +468,18 @@ def test_ports_and_paths_are_those_of_the_code() -> None:
 
 @EACH_SET
 def test_what_is_selected_is_there(name: str) -> None:
-    """Services, budgets and policies select pods that the chart makes."""
+    """Services, budgets and policies select pods that the chart makes, or its workers."""
     values = value_set(name)
     made = [
         each["spec"]["template"]["metadata"]["labels"]
         for each in objects(values)
         if each["kind"] in ("Deployment", "StatefulSet")
     ]
+    made.append(selector("onyx"))
     for each in objects(values):
-        selector = each.get("spec", {}).get("selector", each.get("spec", {}).get("podSelector"))
+        selects = each.get("spec", {}).get("selector", each.get("spec", {}).get("podSelector"))
         if each["kind"] in ("Service", "PodDisruptionBudget", "NetworkPolicy"):
-            labels = selector.get("matchLabels", selector)
+            labels = selects.get("matchLabels", selects)
             assert any(labels.items() <= pod.items() for pod in made), each["metadata"]["name"]
 
 

@@ -31,6 +31,7 @@ BASES = [
     {"operator": {"serviceAccount": {"name": "mine"}}},
     {"zookeeper": {"persistence": {"enabled": False}}},
     {"cluster": {"http": {"enabled": True, "route": {"parentRefs": [{"name": "public"}]}}}},
+    {"console": {"enabled": True, "route": {"parentRefs": [{"name": "public"}]}}},
 ]
 """A value that has an effect has it on top of one of these."""
 
@@ -62,6 +63,10 @@ OTHERS: Object = {
     "cluster.spark.executors.podTemplate": {"spec": {"hostname": "other"}},
     "imagePullSecrets": [{"name": "other"}],
     "cluster.http.route.hostnames": ["other.example"],
+    "console.hostnames": ["other.example"],
+    "console.route.hostnames": ["other.example"],
+    "console.settings": {"ONYX_HISTORY_ARCHIVE": "s3://log/archive"},
+    "console.resources": {"limits": {"memory": "1Gi"}},
     "cluster.settings": {"ONYX_TAGS": "gpu"},
     "operator.settings": {"ONYX_OPERATOR_JOBS_RETRY_MIN_S": "2"},
     "zookeeper.settings": {"ONYX_TELEMETRY_LOG_LEVEL": "DEBUG"},
@@ -228,6 +233,15 @@ REFUSED = [
     (
         {"operator": {"serviceAccount": {"create": False}}},
         "operator.serviceAccount.name is needed when create is false",
+    ),
+    (
+        {"console": {"enabled": True}, "cluster": {"create": False}},
+        "console.enabled needs cluster.create=true",
+    ),
+    ({"console": {"route": {"create": True}}}, "console.route.create needs console.enabled=true"),
+    (
+        {"console": {"enabled": True, "route": {"create": True}}},
+        "console.route.parentRefs is needed",
     ),
     ({"watchNamespaces": ["other"]}, 'watchNamespaces must contain "onyx"'),
     ({"clusterWide": True, "watchNamespaceLabels": {"a": "b"}}, "watchNamespaceLabels or set"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from kubernetes.client import Configuration
+from msgspec.structs import replace
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import CRDS, FakeApi
 from tests.operator.harness import (
@@ -36,6 +37,7 @@ from onyx_operator.metrics import OperatorMetrics
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 ACCOUNT, AUTHORITY, TLS = "onyx-zookeeper-account", "onyx-authority", "onyx-tls"
+CONSOLE = "onyx-console"
 HOOKS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 
 
@@ -52,10 +54,10 @@ def api() -> Iterator[FakeApi]:
 class One:
     """An operator's view of the installation, in its own folder."""
 
-    def __init__(self, api: FakeApi, folder: Path) -> None:
+    def __init__(self, api: FakeApi, folder: Path, console: str = "") -> None:
         configuration = Configuration()
         configuration.host = api.url
-        chosen = settings(**installation(folder)).installation
+        chosen = replace(settings(**installation(folder)).installation, console_secret=console)
         self.now = NOW
         self.folder = folder / "onyx"
         self.kube = Kube(None, configuration)
@@ -123,6 +125,26 @@ def test_what_is_drawn_is_what_zookeeper_workers_and_api_server_are_given(
     context.load_cert_chain(one.folder / "webhook/tls.crt", one.folder / "webhook/tls.key")
     modes = {each.stat().st_mode & 0o777 for each in (one.folder / "tls").iterdir()}
     assert modes == {0o600}
+
+
+def test_the_token_of_the_console_is_drawn_once_and_its_owner_may_replace_it(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    one = One(api, tmp_path / "one", CONSOLE)
+    one.look()
+    drawn = secret(api, CONSOLE)
+    one.look()
+    assert secret(api, CONSOLE) == drawn
+    assert len(drawn["token"]) > 40
+    api.delete("secrets", CONSOLE, NAMESPACE)
+    bring(api, CONSOLE, token="mine\nbefore")
+    one.look()
+    assert secret(api, CONSOLE) == {"token": b"mine\nbefore"}
+    api.delete("secrets", CONSOLE, NAMESPACE)
+    bring(api, CONSOLE, password="?")
+    with pytest.raises(SettingsError, match="onyx-console has no token"):
+        one.look()
+    one.kube.close()
 
 
 def test_two_installations_have_different_passwords(tmp_path: Path) -> None:

@@ -47,6 +47,17 @@
 {{- fail "cluster.http.route.parentRefs is needed: the Gateways that the route is attached to" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.console.enabled (not .Values.cluster.create) -}}
+{{- fail "console.enabled needs cluster.create=true: it shows the cluster of the chart" -}}
+{{- end -}}
+{{- if .Values.console.route.create -}}
+{{- if not .Values.console.enabled -}}
+{{- fail "console.route.create needs console.enabled=true" -}}
+{{- end -}}
+{{- if not .Values.console.route.parentRefs -}}
+{{- fail "console.route.parentRefs is needed: the Gateways that the route is attached to" -}}
+{{- end -}}
+{{- end -}}
 {{- include "onyx.zookeeper.check" . -}}
 {{- end -}}
 

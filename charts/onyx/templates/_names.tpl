@@ -199,6 +199,10 @@ matchExpressions:
 {{- if and .Values.webhook.enabled (not .Values.webhook.existingSecret) (not .Values.webhook.certManager.enabled) }}true{{ end -}}
 {{- end -}}
 
+{{- define "onyx.drawn.console" -}}
+{{- if and .Values.cluster.create .Values.console.enabled (not .Values.console.existingSecret) }}true{{ end -}}
+{{- end -}}
+
 {{/* Secrets that it draws, as a JSON object of their names. */}}
 {{- define "onyx.drawn" -}}
 {{- $drawn := dict -}}
@@ -211,7 +215,37 @@ matchExpressions:
 {{- if include "onyx.drawn.tls" . -}}
 {{- $_ := set $drawn "tls" (include "onyx.tls.secret" .) -}}
 {{- end -}}
+{{- if include "onyx.drawn.console" . -}}
+{{- $_ := set $drawn "console" (include "onyx.console.token" .) -}}
+{{- end -}}
 {{- toJson $drawn -}}
+{{- end -}}
+
+{{/* The tenancy of the cluster of the chart. */}}
+{{- define "onyx.cluster.tenancy" -}}
+{{- default (printf "%s.%s" .Release.Namespace .Values.cluster.name) .Values.cluster.tenancyId -}}
+{{- end -}}
+
+{{/* Secret with the token of the console. */}}
+{{- define "onyx.console.token" -}}
+{{- default (printf "%s-console" (include "onyx.fullname" .)) .Values.console.existingSecret -}}
+{{- end -}}
+
+{{/* Secret with the account of that tenancy, which the operator makes, as it calls it: with 80 bits of
+a digest in base 32; empty without accounts. */}}
+{{- define "onyx.console.account" -}}
+{{- if include "onyx.zookeeper.account" . -}}
+{{- $hex := sha256sum (toJson (include "onyx.cluster.tenancy" .)) -}}
+{{- $digest := "" -}}
+{{- range $at := until 4 -}}
+{{- $bits := int64 (printf "0x%s" (substr (int (mul 5 $at)) (int (add 5 (mul 5 $at))) $hex)) -}}
+{{- range $unit := list 32768 1024 32 1 -}}
+{{- $digit := int (mod (div $bits $unit) 32) -}}
+{{- $digest = printf "%s%s" $digest (substr $digit (int (add 1 $digit)) "abcdefghijklmnopqrstuvwxyz234567") -}}
+{{- end -}}
+{{- end -}}
+{{- printf "%s-worker-zookeeper-%s" .Values.cluster.name $digest -}}
+{{- end -}}
 {{- end -}}
 
 {{/* ConfigMap with the users' Python files; empty without. */}}

@@ -102,6 +102,10 @@ class InstallationSecrets:
             return
         if self._settings.account_secret:
             await self._keep_account()
+        if self._settings.console_secret:
+            await self._keep(
+                DueSecret(self._settings.console_secret, "Opaque", _token_due), "token"
+            )
         if self._settings.authority_secret:
             authority = await self._keep_authority()
             if self._settings.tls_secret:
@@ -207,6 +211,11 @@ class InstallationSecrets:
     @property
     def _life(self) -> timedelta:
         return timedelta(days=self._settings.certificate_days)
+
+
+def _token_due(found: Data | None) -> Data | None:
+    """A token is drawn once; its owner may replace it."""
+    return {"token": secrets.token_urlsafe(_PASSWORD_BYTES).encode()} if found is None else None
 
 
 def _authority(found: Data) -> Authority:
