@@ -95,3 +95,14 @@ def test_a_bug_is_raised():
 
     with pytest.raises(KeyError):
         read(ask)
+
+
+def test_a_worker_with_an_address_that_is_none_hides_no_other():
+    def ask(address, query, timeout_s):
+        if address == "p0:1":
+            raise ValueError("invalid literal for int()")
+        return says(address, query, timeout_s)
+
+    found = read(ask)
+    assert found.silent == {"g-p0": "cannot be asked at 'p0:1': invalid literal for int()"}
+    assert [each.group for each in found.workers] == ["g-p1"]

@@ -81,8 +81,8 @@ class MeasureReader:
                 found.append(answer.result())
             elif isinstance(error, OnyxError):
                 silent[str(group)] = str(error)
-            else:
-                raise error
+            else:  # such as of an address that is none: one worker hides no other
+                silent[str(group)] = f"cannot be asked at {groups[group]!r}: {error}"
         return Measures(tuple(found), silent)
 
     def _answer(
