@@ -21,10 +21,12 @@ from tests.support.spark.session import MASTER
 
 import onyx.spark
 from onyx import api
+from onyx.client.measures import measures
 from onyx.errors import Unavailable, UserError
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 from onyx.model.parsing.job import parse_manifest
+from onyx.reports.measures import TaskMeasures
 from onyx.spark.driver.request import QueryBatch
 from onyx.spark_query.run import answer
 
@@ -36,7 +38,7 @@ MODULE = "ticking_on_spark"
 USER_CODE = '''
 import pathlib, time
 from onyx.plugins.bases import IndexedReader
-from onyx.plugins.protocol import Input
+from onyx.plugins.protocol import Behind, Input
 from onyx.processors import Processor
 
 class Ticks(Input):
@@ -54,6 +56,9 @@ class Ticks(Input):
             allowed = int(self.limit.read_text())
             return [{"at": partition, "n": n} for n in range(first, min(allowed, first + most))]
         return IndexedReader(cursor.position, fetch, lambda: 60)
+
+    def behind(self, cursors):
+        return {partition: Behind(60 - at.position) for partition, at in cursors.items()}
 
     def close(self):
         pass
@@ -200,6 +205,22 @@ def await_rows(folder: Path, count: int) -> None:
     raise AssertionError(f"{count} rows never came, only {len(rows(folder))}")
 
 
+def await_behind(cluster: Cluster, job: JobId, segments: int) -> None:
+    """Until the worker has asked the source behind the last commit."""
+    found: dict[str, TaskMeasures] = {}
+    for _ in range(int(PATIENCE_S * 10)):
+        found = {each.task: each for each in measures(cluster.settings, job).tasks}
+        read = found["read"].input if found else None
+        if read is not None and read.segments_behind == segments:
+            assert (read.partitions, read.in_flight, read.unknown) == (2, 0, "")
+            state = found["count"].state
+            assert state is not None
+            assert state.bytes > 0
+            return
+        Event().wait(0.1)
+    raise AssertionError(f"{segments} segments were never behind: {found}")
+
+
 def held(cluster: Cluster, job: JobId) -> dict[tuple[str, int], int]:
     """What the window holds, by pages of one extent."""
     pages = list(api.window_pages(cluster.settings, job, "w", extents_max=1, durable=True))
@@ -217,6 +238,7 @@ def test_when_its_worker_is_killed_another_one_goes_on_behind_the_last_micro_bat
     job = cluster.submit(made)
     await_rows(folder, 39)  # one of 40 is left in the inbox, and goes on with the next worker
     assert held(cluster, job) == {("a", 15): 5, ("b", 15): 5}
+    await_behind(cluster, job, 80)
     only = api.window_state(cluster.settings, job, "w", api.Selection(key="b"))
     assert [(each.group, each.state) for each in only.extents] == [("b", 5)]
     (peer,) = cluster.replica.run(job).allocation["spark"]  # type: ignore[index]

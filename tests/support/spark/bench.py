@@ -47,7 +47,7 @@ class FramesQuery:
     def batch(self) -> QueryBatch | None:
         if self._batch is None and not (self.ended or self._failed or self._stream.is_over):
             try:
-                self._stream.advance(self._frames)
+                self._stream.advance(self._frames, lambda number: None)
             except Exception as error:
                 self._failed = QueryReply(found_in(error))
         return self._batch

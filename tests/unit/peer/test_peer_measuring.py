@@ -11,17 +11,27 @@ from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.router.inputs import RequestInput
-from onyx.peer.work.measuring import LOOK_S, Lags, Measuring
+from onyx.peer.work.measuring import LOOK_S, SILENT_SOURCE, Lags, Measuring
 from onyx.plugins.protocol import Behind
 from onyx.processors import Processor
 from onyx.reports.measures import (
     Measures,
     RequestMeasures,
     WorkerMeasures,
+    in_words,
     of_job,
     requests_in_words,
 )
 from onyx.requests.request import Level, Status
+from onyx.spark.driver.request import (
+    BucketState,
+    Held,
+    Position,
+    QueryBatch,
+    QueryProgress,
+    TaskCounts,
+)
+from onyx.task.driver.measured import BOUNDED, NOTHING_YET
 from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TalliedTask
 
@@ -135,10 +145,10 @@ def test_an_input_says_what_is_in_flight_and_since_when():
 
 def test_a_task_that_changes_all_the_time_is_measured_later():
     class Changing:
-        job_id, name, peer, phase = JOB, "t", "p", None
+        job_id, peer = JOB, "p"
 
         @property
-        def metrics(self):
+        def parts(self):
             raise RuntimeError("dictionary changed size during iteration")
 
     bench = Measured(chain(SEGMENTS, fn="m:fn"))
@@ -275,6 +285,111 @@ def test_a_task_with_state_says_how_large_its_log_is():
     (work,) = [each for each in bench.document().tasks if each.state is not None]
     assert work.task == "work"
     assert work.state.bytes > 0
+
+
+class OnSpark(Measured):
+    """A job on Spark; a plugin that the worker makes for its inputs says `ends`, if anything."""
+
+    def __init__(self, spec):
+        super().__init__(spec)
+        self.ends = {}
+
+    def build_input(self, plugin, context):
+        assert (plugin, context.task) == ("kafka", "read")
+        return SimpleNamespace(behind=self.behind, close=lambda: None)
+
+    def behind(self, cursors):
+        return {
+            name: Behind(self.ends[name] - at.position)
+            for name, at in cursors.items()
+            if name in self.ends
+        }
+
+    def staged(self, number, read, state=()):
+        """The query says what it has staged: so many segments in all, half of it a partition."""
+        query = self.queries[-1]
+        query.progress = QueryProgress("running", begun=number)
+        self.settle()
+        self.clock.advance(20.0)
+        counts = {"read": TaskCounts(read, read), "work": TaskCounts(read, read)}
+        at = tuple(Position("read", name, read // 2, read // 2) for name in "ab")
+        query.batch = QueryBatch(number, {}, counts, at, Held(1, state))
+        return self
+
+    def of_tasks(self):
+        return {each.task: each for each in self.document().tasks}
+
+
+def on_spark(plugin="kafka", **options) -> OnSpark:
+    spec = chain([], fn="m:fn") | {"engine": "spark"}
+    spec["catalog"][0] |= {"plugin": plugin, "options": options or {"topic": "t"}}
+    bench = OnSpark(spec)
+    bench.settle()
+    bench.look()
+    return bench
+
+
+def test_of_a_query_each_task_of_the_job_is_measured_by_what_is_committed():
+    bench = on_spark()
+    bench.staged(1, 100, (BucketState("work", 0, files=(("0-1", 40), ("0-2", 2))),)).settle()
+    bench.ends = {"a": 60, "b": 55}
+    bench.look()
+    tasks = bench.of_tasks()
+    assert list(tasks) == ["read", "work", "write"]
+    assert {each.peers for each in tasks.values()} == {0}
+    read = tasks["read"]
+    assert 100 / 60 <= read.in_per_s <= 100 / 20
+    assert (read.input.partitions, read.input.segments_behind, read.input.in_flight) == (2, 15, 0)
+    assert [each.segments_behind for each in read.input.slowest] == [10, 5]
+    assert read.input.complete.count == 100
+    assert 20.0 <= read.input.complete.mean_s <= 25.0
+    assert read.input.oldest_open_s is None
+    assert tasks["work"].state.bytes == 42
+    job = of_job(Measures((bench.document(),)), JOB)
+    assert 100 / 60 <= job.per_s <= read.in_per_s
+    assert (job.segments_behind, job.unknown) == (15, "")
+
+
+def test_a_micro_batch_is_open_from_its_beginning_until_it_is_published():
+    bench = on_spark()
+    bench.staged(1, 100)
+    read = bench.of_tasks()["read"].input
+    assert 20.0 <= read.oldest_open_s <= 25.0
+    assert (read.complete.count, read.unknown) == (0, NOTHING_YET)
+    bench.settle()
+    bench.staged(2, 150)
+    bench.queries[-1].batch, bench.queries[-1].answer = None, Unavailable("Spark is away")
+    for _ in range(30):
+        bench.settle()
+        bench.clock.advance(1.0)
+    bench.staged(2, 50)
+    read = bench.of_tasks()["read"].input
+    assert read.oldest_open_s >= 60.0
+    bench.settle()
+    read = bench.of_tasks()["read"].input
+    assert (read.oldest_open_s, read.complete.count) == (None, 50)
+    assert read.complete.mean_s >= 60.0
+
+
+@pytest.mark.parametrize("ends", [{}, {"a": 60}])
+def test_how_far_a_query_is_behind_is_not_known_of_a_source_that_does_not_say_it(ends):
+    bench = on_spark()
+    bench.ends = ends
+    bench.staged(1, 100).settle()
+    for _ in range(3):
+        bench.look()
+    read = bench.of_tasks()["read"].input
+    assert (read.segments_behind, read.unknown) == (None, SILENT_SOURCE)
+
+
+def test_of_a_query_over_bounded_inputs_nothing_is_known_until_it_ends_and_that_is_said():
+    bench = on_spark("files", path="in.jsonl")
+    tasks = bench.of_tasks()
+    assert {each.counted for each in tasks.values()} == {False}
+    assert tasks["read"].input.segments_behind is None
+    job = of_job(Measures((bench.document(),)), JOB)
+    assert job.per_s is None
+    assert in_words(job) == f"how far behind is not known: {BOUNDED}"
 
 
 def count(segment, state):

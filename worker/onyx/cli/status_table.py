@@ -88,11 +88,11 @@ def task_lines(tasks: Sequence[TaskMeasures]) -> Iterator[str]:
         (
             each.task,
             str(each.peers),
-            f"{each.in_per_s:,.0f}",
-            f"{each.out_per_s:,.0f}",
-            f"{each.busy / max(each.peers, 1):.0%}",
-            f"{each.backpressured / max(each.peers, 1):.0%}",
-            f"{each.queue_segments:,}",
+            f"{each.in_per_s:,.0f}" if each.counted else "?",
+            f"{each.out_per_s:,.0f}" if each.counted else "?",
+            f"{each.busy / each.peers:.0%}" if each.peers else "",
+            f"{each.backpressured / each.peers:.0%}" if each.peers else "",
+            f"{each.queue_segments:,}" if each.peers else "",
             _behind(each),
         )
         for each in tasks

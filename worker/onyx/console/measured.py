@@ -97,13 +97,12 @@ def task_figures(measured: Measured, job: str, task: str) -> TaskFigures:
     its = measured.tasks.get((job, task))
     if its is None:
         return TaskFigures()
-    share = its.busy / its.peers if its.peers else 0.0
     taken = its.input
     strain, why = _strain(measured, its)
     return TaskFigures(
-        taken=rate(its.in_per_s),
-        given=rate(its.out_per_s),
-        busy=f"{share:.0%}",
+        taken=rate(its.in_per_s) if its.counted else "",
+        given=rate(its.out_per_s) if its.counted else "",
+        busy=f"{its.busy / its.peers:.0%}" if its.peers else "",
         queue=count(its.queue_segments) if its.queue_max else "",
         behind="" if taken is None else input_behind(taken),
         latency="" if taken is None else _seconds(taken.complete.quantile_s(LATENCY_PART)),

@@ -200,6 +200,8 @@ class TaskMeasures(msgspec.Struct, frozen=True):
     job: str
     task: str
     peers: int = 0
+    """Peers that work on it. 0: a task of a job on Spark, whose query has none; nothing is said
+    then of the time for which it works or waits, and rates are of the last `WINDOW_S`."""
     phase: dict[str, int] = {}
     """What the peers do, with how many do it."""
     in_per_s: float = 0.0
@@ -224,6 +226,9 @@ class TaskMeasures(msgspec.Struct, frozen=True):
     """There for a task that keeps state."""
     requests: RequestMeasures | None = None
     """There for an input to which requests have come."""
+    counted: bool = True
+    """Whether rates are known. Not those of a query over bounded inputs, which counts when it
+    ends."""
 
     def __add__(self, other: TaskMeasures) -> TaskMeasures:
         return replace(
@@ -242,6 +247,7 @@ class TaskMeasures(msgspec.Struct, frozen=True):
             input=_joined(self.input, other.input),
             state=_joined(self.state, other.state),
             requests=_joined(self.requests, other.requests),
+            counted=self.counted and other.counted,
         )
 
 
@@ -330,12 +336,14 @@ class JobMeasures(msgspec.Struct, frozen=True):
     """Tasks in front of which others wait for room, the one that holds back most first."""
     silent: dict[str, str] = {}
     """Groups that work on it and did not answer, each with the reason."""
+    unknown: str = ""
+    """Why it is not known how far it is behind."""
 
 
 def of_job(measures: Measures, job: str) -> JobMeasures | None:
     """What is measured of a job, of whose groups the answers are; None: nothing."""
     tasks = [each for each in measures.tasks if each.job == job]
-    inputs = [(each.in_per_s, each.input) for each in tasks if each.input is not None]
+    inputs = [(each.in_per_s if each.counted else None, each.input) for each in tasks if each.input]
     if not inputs:
         return JobMeasures(silent=measures.silent) if measures.silent else None
     total = inputs[0][1]
@@ -346,7 +354,7 @@ def of_job(measures: Measures, job: str) -> JobMeasures | None:
         key=lambda each: -each.held,
     )
     return JobMeasures(
-        sum(per_s for per_s, _ in inputs),
+        reduce(_any, (per_s for per_s, _ in inputs)),
         total.segments_behind,
         total.bytes_behind,
         total.seconds_behind,
@@ -354,6 +362,7 @@ def of_job(measures: Measures, job: str) -> JobMeasures | None:
         total.complete,
         tuple(dict.fromkeys(each.target for each in held)),
         measures.silent,
+        total.unknown,
     )
 
 
@@ -367,6 +376,8 @@ def in_words(job: JobMeasures) -> str:
     lag = f"{' and '.join(behind)} behind" if behind else ""
     if lag and job.seconds_behind:
         lag += f" ({job.seconds_behind:,.1f} s)"
+    if not lag and job.unknown:
+        lag = f"how far behind is not known: {job.unknown}"
     half_s, most_s = job.complete.quantile_s(0.5), job.complete.quantile_s(0.99)
     complete = "" if half_s is None else f"complete within {half_s:g} s (half), {most_s:g} s (99 %)"
     oldest = ""

@@ -102,14 +102,18 @@ class Stream:
         """Whether all inputs have come to their ends."""
         return not self.reached.ends and all(each.exhausted for each in self._positions)
 
-    def advance(self, spark: Any) -> bool:
+    def advance(self, spark: Any, begins: Callable[[int], None]) -> bool:
         """Run a micro-batch if there is something for it, until it is published.
+
+        Args:
+            begins: gets the number of one that is about to be read.
 
         Raises:
             Exception: of Spark, or as `publish`.
         """
         if not self._news.begins(self.reached):
             return False
+        begins(self.reached.batches + 1)
         self._take(*self._of_one_reading(spark))
         return True
 
@@ -194,16 +198,20 @@ def streaming(
     buckets = request.held.buckets or buckets_of(spark, request)
     stream = Stream(Query(QueryConfig(request, partitions, buckets)), partitions, publish)
     waited, said_s = 0, time.monotonic()
+
+    def report(begun: int = 0) -> None:
+        say(QueryProgress("running", stream.counts, stream.reached.batches, begun, waited, ui_url))
+
     try:
         while not stream.is_over:
             begun_s = time.monotonic()
-            advanced = stream.advance(spark)
+            advanced = stream.advance(spark, report)
             if not advanced and begun_s - said_s >= LOOK_S:
                 touch(spark)
                 waited += 1
             if advanced or begun_s - said_s >= LOOK_S:
-                batches, said_s = stream.reached.batches, begun_s
-                say(QueryProgress("running", stream.counts, batches, waited, ui_url))
+                said_s = begun_s
+                report()
             rest(max(0.0, begun_s + PERIOD_S - time.monotonic()))
     finally:
         stream.close()

@@ -10,11 +10,12 @@ for each, of which some are false.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.base.runs import Numbers
 from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
@@ -23,6 +24,7 @@ from onyx.model.job import Job
 from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
+from onyx.task.measured import MeasuredPart
 from onyx.task.parts import Allocation, Runtime, Sealing, TaskStatus, assign, new_work
 from onyx.task.services import Services
 from onyx.task.table import Answer, TaskKind, successors
@@ -188,6 +190,11 @@ class Task:
         return ""
 
     @property
+    def parts(self) -> Sequence[MeasuredPart]:
+        """What is measured of it; from any thread."""
+        return (MeasuredPart(self.name, None if self.metrics is None else self.metrics.tally),)
+
+    @property
     def version(self) -> AllocationVersion | None:
         """The allocation version whose wiring it has taken; None before the first."""
         raise NotImplementedError
@@ -226,6 +233,12 @@ class BatchTask(Task):
         if self.wired:
             self.allocation.inbox.close()
         self.allocation = allocation
+
+    @property
+    def parts(self) -> Sequence[MeasuredPart]:
+        """What is measured of it, with where it reads."""
+        (part,) = super().parts
+        return (replace(part, source=self.runtime.source if self.loaded else None),)
 
     @property
     def half_applied(self) -> bool:

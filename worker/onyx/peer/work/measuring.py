@@ -16,7 +16,7 @@ import contextlib
 import os
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -28,7 +28,7 @@ from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.model.locations import without_secrets
 from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.work.task_threads import TaskRunner
-from onyx.plugins.protocol import Behind, Cursor, MeasuredInput
+from onyx.plugins.protocol import Behind, Cursor
 from onyx.replica.state import Replica
 from onyx.reports.measures import (
     NO_DURATIONS,
@@ -44,7 +44,7 @@ from onyx.reports.measures import (
     ZooKeeperMeasures,
     furthest,
 )
-from onyx.task.source.partition import Partition
+from onyx.task.measured import MeasuredPart, OpenPartition, PartSource
 from onyx.task.source.source import Source
 from onyx.task.task import BatchTask, Task
 from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST, Metric
@@ -112,7 +112,7 @@ class Measuring:
             self._runners, self._position = tuple(runners), replica.version
             for runner in self._runners:
                 self._take_down(runner.task, now_s)
-            there = {_key(each.task) for each in self._runners}
+            there = {_key(each.task, part) for each in self._runners for part in each.task.parts}
             for key in self._looks.keys() - there:
                 del self._looks[key]
         self._lags.look(self._runners, now_s)
@@ -146,13 +146,12 @@ class Measuring:
         raise Unavailable(f"the tasks of group {self._group} change faster than they are measured")
 
     def _take_down(self, task: Task, now_s: float) -> None:
-        found = _look(task, now_s)
-        if found is None:
-            return
-        looks = self._looks.setdefault(_key(task), deque())
-        looks.append(found)
-        while looks[0].at_s < now_s - WINDOW_S:
-            looks.popleft()
+        for part in task.parts:
+            if (found := _look(task, part, now_s)) is not None:
+                looks = self._looks.setdefault(_key(task, part), deque())
+                looks.append(found)
+                while looks[0].at_s < now_s - WINDOW_S:
+                    looks.popleft()
 
     def _document(self, job: JobId | None) -> WorkerMeasures:
         now_s = self._clock.monotonic_s()
@@ -165,13 +164,15 @@ class Measuring:
             task = runner.task
             if job is not None and task.job_id != job:
                 continue
-            passed = Passed(looks.get(_key(task), ()), _look(task, now_s))
-            found = _measured(task, passed, now_s)
-            if found.input is not None:
-                lag = self._lags.of(task)
-                found = replace(found, input=_with_lag(found.input, lag, self._clock.wall_ms()))
-            tasks.append(found)
-            edges += _edges(task, passed)
+            for part in task.parts:
+                key = _key(task, part)
+                passed = Passed(looks.get(key, ()), _look(task, part, now_s), part.of_query)
+                found = _measured(task, part, passed, now_s)
+                if found.input is not None:
+                    lag = self._lags.of(key)
+                    found = replace(found, input=_with_lag(found.input, lag, self._clock.wall_ms()))
+                tasks.append(found)
+                edges += _edges(task, passed)
         for (job_id, name), its in self._requests.measures(job):
             tasks.append(TaskMeasures(job_id, name, requests=its))
         one = WorkerMeasures(
@@ -192,13 +193,15 @@ class Measuring:
 class Passed:
     """What has passed at a peer between looks."""
 
-    def __init__(self, looks: tuple[_Look, ...], now: _Look | None) -> None:
+    def __init__(self, looks: tuple[_Look, ...], now: _Look | None, rarely: bool) -> None:
+        """`rarely`: rates are of the whole window."""
         self.now = now
         self._looks = looks
+        self._rate_s = WINDOW_S if rarely else RATE_S
 
     def per_s(self, value: Callable[[_Look], float]) -> float:
         """How fast a count has grown of late; one that has begun again counts from there."""
-        before = self._before(RATE_S)
+        before = self._before(self._rate_s)
         if self.now is None or before is None:
             return 0.0
         grown = value(self.now) - value(before)
@@ -226,16 +229,15 @@ class Passed:
         return old[-1] if old else self._looks[0]
 
 
-def _key(task: Task) -> Key:
-    return task.job_id, task.name, task.peer
+def _key(task: Task, part: MeasuredPart) -> Key:
+    return task.job_id, part.name, task.peer
 
 
-def _look(task: Task, now_s: float) -> _Look | None:
+def _look(task: Task, part: MeasuredPart, now_s: float) -> _Look | None:
     """What a task has counted; None before it counts."""
-    tally = None if task.metrics is None else task.metrics.tally
+    tally, source = part.tally, part.source
     if tally is None:
         return None
-    source = source_of(task)
     sent: dict[TaskName, int] = {}
     waits_for: tuple[TaskName, ...] = ()
     if isinstance(task, BatchTask) and task.wired:
@@ -255,9 +257,9 @@ def _look(task: Task, now_s: float) -> _Look | None:
     )
 
 
-def _measured(task: Task, passed: Passed, now_s: float) -> TaskMeasures:
-    source, queue, queue_max = source_of(task), 0, 0
-    watermark_ms, state = None, None
+def _measured(task: Task, part: MeasuredPart, passed: Passed, now_s: float) -> TaskMeasures:
+    source, queue, queue_max = part.source, 0, 0
+    watermark_ms, state = None, part.state
     if isinstance(task, BatchTask) and task.wired:
         event_time, keeper = task.allocation.event_time, task.allocation.keeper
         watermark_ms = None if event_time is None else event_time.sent_ms
@@ -269,9 +271,10 @@ def _measured(task: Task, passed: Passed, now_s: float) -> TaskMeasures:
     stages = {} if passed.now is None else passed.now.stages
     return TaskMeasures(
         job=task.job_id,
-        task=task.name,
-        peers=1,
+        task=part.name,
+        peers=0 if part.of_query else 1,
         phase={task.phase.value: 1},
+        counted=part.counted,
         in_per_s=passed.per_s(lambda look: look.read),
         out_per_s=passed.per_s(lambda look: look.written),
         busy=busy,
@@ -286,8 +289,8 @@ def _measured(task: Task, passed: Passed, now_s: float) -> TaskMeasures:
     )
 
 
-def _of_source(source: Source, passed: Passed, now_s: float) -> InputMeasures:
-    partitions = [each for each in tuple(source.partitions.values()) if not each.store.exhausted]
+def _of_source(source: PartSource, passed: Passed, now_s: float) -> InputMeasures:
+    partitions = source.opened()
     newest = [each.newest_ms for each in partitions if each.newest_ms is not None]
     return InputMeasures(
         partitions=len(partitions),
@@ -297,9 +300,9 @@ def _of_source(source: Source, passed: Passed, now_s: float) -> InputMeasures:
         complete=passed.durations(lambda look: look.complete),
         event_time_ms=min(newest, default=None),
         slowest=furthest(
-            PartitionMeasures(each.name, each.position, each.pending.in_flight)
-            for each in partitions
+            PartitionMeasures(each.name, each.position, each.in_flight) for each in partitions
         ),
+        unknown=source.unknown,
     )
 
 
@@ -308,6 +311,8 @@ def _of_source(source: Source, passed: Passed, now_s: float) -> InputMeasures:
 LAG_S = 5.0
 """Between two questions to a source."""
 Aside = Callable[[Callable[[], None]], object]
+Ask = Callable[[Mapping[str, Cursor]], Mapping[str, Behind]]
+SILENT_SOURCE = "the source does not say it"
 
 
 class Lag(msgspec.Struct, frozen=True):
@@ -337,31 +342,27 @@ class Lags:
         """Ask those whose time has come; forget those that are gone."""
         there = set()
         for runner in runners:
-            key, source = _key(runner.task), source_of(runner.task)
-            there.add(key)
-            due = key not in self._asking and now_s >= self._next_s.get(key, 0.0)
-            if due and source is not None and isinstance(source.plugin, MeasuredInput):
-                self._next_s[key] = now_s + LAG_S
-                self._asking.add(key)
-                self._aside(partial(self._ask, key, source, source.plugin))
+            for part in runner.task.parts:
+                key, source = _key(runner.task, part), part.source
+                there.add(key)
+                due = key not in self._asking and now_s >= self._next_s.get(key, 0.0)
+                if due and source is not None and source.behind is not None:
+                    self._next_s[key] = now_s + LAG_S
+                    self._asking.add(key)
+                    self._aside(partial(self._ask, key, source, source.behind))
         for known in (self._known, self._next_s):  # an answer may come when its task has gone
             for gone in known.keys() - there:
                 known.pop(gone, None)
 
-    def of(self, task: Task) -> Lag | None:
+    def of(self, key: Key) -> Lag | None:
         """What is known of a task; None: its source says nothing, or has not yet."""
-        return self._known.get(_key(task))
+        return self._known.get(key)
 
-    def _ask(self, key: Key, source: Source, plugin: MeasuredInput) -> None:
+    def _ask(self, key: Key, source: PartSource, behind: Ask) -> None:
         try:
-            partitions = {each.name: each for each in tuple(source.partitions.values())}
-            cursors = {
-                name: each.store.cursor
-                for name, each in partitions.items()
-                if not each.store.exhausted
-            }
-            found = plugin.behind(cursors) if cursors else {}
-            lag = self._lag(key, partitions, cursors, found)
+            cursors = {each.name: each.cursor for each in source.opened()}
+            found = behind(cursors) if cursors else {}
+            lag = self._lag(key, source.opened(), cursors, found)
         except OnyxError as error:
             lag = Lag(self._clock.monotonic_s(), None, {}, without_secrets(str(error)))
         except Exception as error:  # of a user's plugin, or a partition has just gone
@@ -372,16 +373,17 @@ class Lags:
     def _lag(
         self,
         key: Key,
-        partitions: Mapping[str, Partition],
+        opened: Sequence[OpenPartition],
         cursors: Mapping[str, Cursor],
         found: Mapping[str, Behind],
     ) -> Lag:
         now_s, before = self._clock.monotonic_s(), self._known.get(key)
         ends, behind = {}, {}
+        positions = {each.name: each.position for each in opened}
         for name, each in found.items():
             if each.segments is not None:
                 ends[name] = cursors[name].position + each.segments
-                left = max(0, ends[name] - partitions[name].position)
+                left = max(0, ends[name] - positions.get(name, ends[name]))
                 each = replace(each, segments=left)
             behind[name] = each
         for name in cursors.keys() - found.keys():
@@ -406,6 +408,8 @@ _EXPORTED: Mapping[Metric, Callable[[InputMeasures], float | None]] = {
 
 def _with_lag(found: InputMeasures, lag: Lag | None, wall_ms: int) -> InputMeasures:
     """The measures of an input with what its source has said."""
+    if found.unknown:
+        return found
     if not found.partitions:
         return replace(found, segments_behind=0, bytes_behind=0, seconds_behind=0.0)
     if lag is None or lag.behind is None:
@@ -427,6 +431,7 @@ def _with_lag(found: InputMeasures, lag: Lag | None, wall_ms: int) -> InputMeasu
         arriving_per_s=lag.arriving_per_s,
         waiting=sum(waiting) if waiting else None,
         slowest=furthest(_shown(each, lag.behind) for each in found.slowest),
+        unknown=SILENT_SOURCE if segments is None and size is None else "",
     )
 
 

@@ -25,6 +25,7 @@ from functools import partial
 
 import msgspec
 
+from onyx.base.seams import Clock
 from onyx.errors import OnyxError, Unavailable
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.log.interface import LogReader
@@ -47,6 +48,7 @@ from onyx.storage.interface import BlobStore, Location
 from onyx.storage.opening import absolute
 from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, RETRIES, SOURCE_OFFSET, UNMATCHED
 from onyx.telemetry.interface import TaskMetrics
+from onyx.telemetry.tallies import BatchTally
 
 StartQuery = Callable[[QueryRequest], RunningQuery]
 STARTING = QueryProgress("starting")
@@ -60,6 +62,7 @@ class Driver:
     """The job as in the manifest."""
     job_id: JobId
     log: LogReader
+    clock: Clock
     request: QueryRequest
     """Without what is new in each run."""
     outputs: Outputs
@@ -92,6 +95,9 @@ class Driver:
     """The version of the document of the commit."""
     _before: dict[str, TaskCounts] = field(default_factory=dict, init=False)
     """Counts of what was committed when the query began."""
+    _begun: tuple[int, float] = field(default=(0, 0.0), init=False)
+    """The micro-batch that was begun last, and when this worker heard of it first. One that is run
+    again was begun before."""
 
     def look(self, live: list[GroupId]) -> bool:
         """Whether a result is committed already; if not, fence off those who might still stage
@@ -113,7 +119,7 @@ class Driver:
     def begin(self, start: StartQuery) -> RunningQuery:
         """The query that runs; it is started if there is none."""
         if self.query is None:
-            self.counts.begin(self._read)
+            self.counts.begin(self.read)
             self._progress = None
             self.attempt = uuid.uuid4().hex[:12]
             last = self.committed
@@ -138,6 +144,8 @@ class Driver:
         before, self._progress = self._progress or STARTING, newest
         if newest is None:
             return False
+        if newest.begun > self._begun[0]:
+            self._begun = newest.begun, self.clock.monotonic_s()
         self.counts.report(newest.tasks)
         return (before.tasks, before.waited) != (newest.tasks, newest.waited)
 
@@ -202,7 +210,9 @@ class Driver:
     def published(self) -> bool:
         """What is committed is published; True when nothing follows."""
         assert self.committed is not None, "published before"
-        self.counts.complete(self._read)
+        begun_s = self.begun_s
+        seconds = None if begun_s is None else self.clock.monotonic_s() - begun_s
+        self.counts.complete(self.read, seconds)
         batch, self.batch = self.batch, None
         if batch is not None and self.query is not None:
             self.query.published(batch.number)
@@ -218,11 +228,26 @@ class Driver:
     @property
     def completed(self) -> int:
         """Segments of all inputs whose result is committed."""
-        return sum(self._read.values())
+        return sum(self.read.values())
 
     @property
-    def _read(self) -> dict[str, int]:
-        """Segments of each input."""
+    def begun_s(self) -> float | None:
+        """Since when the micro-batch runs that is not published; None without one."""
+        number, begun_s = self._begun
+        last = 0 if self.committed is None else self.committed.batch
+        return begun_s if number > last or (number and self.batch is not None) else None
+
+    def in_flight(self, task: str) -> int:
+        """Segments that an input has read of a micro-batch that is staged and not committed."""
+        batch = self.batch
+        if batch is None:
+            return 0
+        read = self._before.get(task, NOTHING).read + batch.tasks.get(task, NOTHING).read
+        return max(0, read - self.read.get(task, 0))
+
+    @property
+    def read(self) -> dict[str, int]:
+        """Segments of each input whose result is committed."""
         tasks = {} if self.committed is None else self.committed.tasks
         inputs = (entry.name for entry in self.job.catalog if entry.type == "input")
         return {task: tasks.get(task, NOTHING).read for task in inputs}
@@ -369,6 +394,7 @@ class Counts:
         self._metrics = {task: metrics(TaskName(task)) for task in tasks}
         self._seen: dict[str, TaskCounts] = {}
         self._published: Mapping[str, int] = {}
+        self._completed: dict[str, int] = {}
 
     def begin(self, published: Mapping[str, int]) -> None:
         """A query begins, and its counts with it.
@@ -382,6 +408,7 @@ class Counts:
             if again > 0:
                 self._metrics[task].add(RETRIES, again)
         self._published = published
+        self._completed = dict(published)
         self._seen.clear()
 
     def report(self, tasks: Mapping[str, TaskCounts]) -> None:
@@ -403,10 +430,22 @@ class Counts:
                 if text:
                     metrics.note(metric, partial(str, text))
 
-    def complete(self, read: Mapping[str, int]) -> None:
-        """The result is published: what the inputs have read is completed."""
+    def complete(self, read: Mapping[str, int], seconds: float | None) -> None:
+        """The result is published: what the inputs have read is completed.
+
+        Args:
+            seconds: since the micro-batch was begun that is published; None: nobody knows.
+        """
         for task, segments in read.items():
             self._metrics[task].set(SOURCE_OFFSET, segments)
+            new = segments - self._completed.get(task, 0)
+            if seconds is not None and new > 0:
+                self._metrics[task].completed(seconds, new)
+        self._completed = dict(read)
+
+    def tallies(self) -> dict[str, BatchTally | None]:
+        """What each task has counted."""
+        return {task: metrics.tally for task, metrics in self._metrics.items()}
 
     def close(self) -> None:
         """The driver leaves the job."""

@@ -194,6 +194,8 @@ class QueryProgress(msgspec.Struct, frozen=True, tag_field="type", tag="progress
     tasks: Mapping[str, TaskCounts] = msgspec.field(default_factory=dict)
     batch: int = 0
     """Micro-batches that are published. Always 0 over bounded inputs, which are one batch."""
+    begun: int = 0
+    """Number of the micro-batch that it works on; 0: of none."""
     waited: int = 0
     """Rises while a query waits for segments, so that this is no standstill."""
     ui_url: str | None = None

@@ -36,6 +36,7 @@ def build_driver(assignment: Assignment, job: Job) -> Driver:
         job,
         job_id,
         services.log,
+        services.clock,
         request,
         outputs_of(assignment, job_id, job),
         Leftovers(middles, incarnation),

@@ -9,7 +9,7 @@ leads to a phase that goes on from there (`spark.driver.committed`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import field
@@ -27,6 +27,8 @@ from onyx.spark.driver.driver import Driver
 from onyx.spark.driver.outputs import SealFailed
 from onyx.spark.driver.request import QueryFailure, QueryReply
 from onyx.task.driver.build import build_driver
+from onyx.task.driver.measured import QueryInput, inputs_of, parts_of
+from onyx.task.measured import MeasuredPart
 from onyx.task.parts import (
     PartOfAssignment,
     Registration,
@@ -67,6 +69,8 @@ class DriverRuntime(PartOfAssignment, frozen=True):
 
     driver: Driver
     metrics: TaskMetrics
+    inputs: Mapping[str, QueryInput]
+    """What is measured of each input."""
     registration: Registration = field(default_factory=Registration)
 
 
@@ -82,6 +86,11 @@ class DriverTask(Task):
     def query(self) -> str:
         """What its query does."""
         return "" if self.job is None else self.runtime.driver.where
+
+    @property
+    def parts(self) -> Sequence[MeasuredPart]:
+        """What is measured: of each task of its job, because the task that drives counts none."""
+        return [] if self.job is None else parts_of(self.runtime.driver, self.runtime.inputs)
 
     @property
     def version(self) -> AllocationVersion | None:
@@ -106,7 +115,8 @@ def load_job(task: DriverTask) -> Answer:
     if job is None:
         return WAITING
     metrics = assignment.services.metrics(assignment.job_id, job, assignment.task)
-    task.runtime = DriverRuntime(assignment, build_driver(assignment, job), metrics)
+    driver = build_driver(assignment, job)
+    task.runtime = DriverRuntime(assignment, driver, metrics, inputs_of(assignment, driver))
     task.job, task.metrics = job, metrics
     return ADVANCED
 
@@ -315,7 +325,10 @@ def _verdict(task: DriverTask, failure: Failure) -> Verdict:
 
 
 def _closers(task: DriverTask, reason: str) -> list[Callable[[], object]]:
-    return [] if task.job is None else [task.runtime.driver.close]
+    if task.job is None:
+        return []
+    inputs = task.runtime.inputs.values()
+    return [task.runtime.driver.close, *(each.close for each in inputs)]
 
 
 DRIVING = Behaviour(RUN, _receive, lambda task: False, _verdict, _closers)

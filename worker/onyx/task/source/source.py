@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Container
+from collections.abc import Callable, Collection, Container, Mapping
 
 import numpy as np
 from msgspec.structs import replace
@@ -32,13 +32,14 @@ from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.ledger.returns import Trees
 from onyx.ledger.token_bucket import TokenBucket
 from onyx.model.job import CatalogEntry
-from onyx.plugins.protocol import Input
+from onyx.plugins.protocol import Behind, Cursor, Input, MeasuredInput
 from onyx.program.bad_records import BadRecordFinder
 from onyx.program.event_times import SourceTimes
 from onyx.program.failure import Failure
 from onyx.program.plugin_forms import plugin_reader
 from onyx.program.program import Program
 from onyx.task.batching import BatchSizing
+from onyx.task.measured import OpenPartition
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.partition import Opener, Partition, pending_of
 from onyx.telemetry.catalog import SOURCE_OFFSET, SOURCE_PENDING
@@ -61,6 +62,9 @@ GRAIN_S = 0.02
 
 class Source:
     """All partitions that one peer of an input task owns."""
+
+    unknown = ""
+    """How far it is can be known (`task.measured.PartSource`)."""
 
     def __init__(
         self,
@@ -148,6 +152,21 @@ class Source:
         thread."""
         ages = (each.oldest_open_s(now_s) for each in tuple(self.partitions.values()))
         return max((age for age in ages if age is not None), default=None)
+
+    @property
+    def behind(self) -> Callable[[Mapping[str, Cursor]], Mapping[str, Behind]] | None:
+        """Asks the plugin how far it is behind; None: it does not say."""
+        return self.plugin.behind if isinstance(self.plugin, MeasuredInput) else None
+
+    def opened(self) -> list[OpenPartition]:
+        """The partitions that have not ended; from any thread."""
+        return [
+            OpenPartition(
+                each.name, each.position, each.store.cursor, each.pending.in_flight, each.newest_ms
+            )
+            for each in tuple(self.partitions.values())
+            if not each.store.exhausted
+        ]
 
     def open(self, number: int, name: str, store: FrontierStore, at: Frontier) -> None:
         """Take over a partition at its frontier."""
