@@ -21,8 +21,8 @@ LONG = "x" * 90
 WAITS = f"needs 8 peers (read 1, work 4, write 3); the cluster has 6, 4 of them free, and {LONG}"
 
 
-def status(job: str, **more: object) -> JobStatus:
-    return JobStatus(JobId(job), "flights", "running", Position(7), 9, **more)  # type: ignore[arg-type]
+def status(job: str, name: str = "flights", **more: object) -> JobStatus:
+    return JobStatus(JobId(job), name, "running", Position(7), 9, **more)  # type: ignore[arg-type]
 
 
 def test_ids_are_whole_and_nothing_is_broken_in_80_columns() -> None:
@@ -112,6 +112,28 @@ def test_what_is_measured_of_a_job_stands_below_it_and_of_a_single_one_its_tasks
     (found,) = json.loads(capsys.readouterr().out)
     assert found["measured"]["segments_behind"] == 12
     assert found["tasks"][1]["queue_segments"] == 4000
+
+
+def test_what_comes_from_workers_moves_no_cursor_and_forges_no_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bad = "\x1b[2J\u202eevil\nrow"
+    frame = {"file": bad, "line": 1, "function": bad, "code": bad}
+    shown = status(
+        "j",
+        name=bad,
+        deaths=bad,
+        code_warning=bad,
+        measured=JobMeasures(unknown=bad, silent={"g": bad}),
+        tasks=(TaskMeasures("j", bad, 1), TaskMeasures("j", "write", 1)),
+        exception={"task": bad, "phase": bad, "errors": [{"type": bad, "frames": [frame]}]},
+    )
+    print_statuses([shown], as_json=False)
+    print_status(shown, as_json=False)
+    found = capsys.readouterr().out
+    assert "\\x1b[2J\\u202eevil" in found
+    assert all(each.isprintable() for each in found.splitlines())
+    assert not any(line.startswith("row") for line in found.splitlines())
 
 
 def test_a_job_with_the_longest_names_cuts_no_other_column() -> None:

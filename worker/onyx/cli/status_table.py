@@ -1,4 +1,8 @@
-"""How commands print the statuses of jobs."""
+"""How commands print the statuses of jobs.
+
+Names, errors and what workers say come from elsewhere: characters that end a line or move a cursor
+are written as escapes.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ import msgspec
 
 from onyx.client import failure_text
 from onyx.client.statuses import JobStatus, besides, remarks, why
+from onyx.replica.authors import escaped
 from onyx.reports.measures import TaskMeasures, in_words, requests_in_words
 
 if TYPE_CHECKING:
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 WIDTH, WIDTH_MIN = 80, 40
 """Characters of a line; the first where nobody says how wide it is, as in `kubectl exec`."""
 INDENT = "    "
+TEXT_CHARACTERS_MAX = 20_000
+"""Characters of one text that is printed of a job."""
 STACKS_MAX = 4
 """Stacks of functions that do not return, printed of one job."""
 
@@ -33,9 +40,9 @@ def print_status(status: JobStatus, as_json: bool) -> None:
         print(json.dumps(msgspec.to_builtins(status)))
         return
     cause = why(status)
-    print(f"job {status.id} is {status.state}{': ' + cause if cause else ''}")
+    print(_safe(f"job {status.id} is {status.state}{': ' + cause if cause else ''}"))
     for each in filter(None, besides(status)):
-        print(INDENT + each)
+        print(INDENT + _safe(each))
 
 
 def print_statuses(statuses: list[JobStatus], as_json: bool) -> None:
@@ -61,7 +68,7 @@ def lines(statuses: list[JobStatus], width: int) -> Iterator[str]:
     """
     rows: list[tuple[str, ...]] = [
         ("job", "state", "peers", "engine", "code", "name"),
-        *((str(s.id), s.state, str(s.peers), s.engine, code(s), s.name) for s in statuses),
+        *((str(s.id), s.state, str(s.peers), s.engine, code(s), _safe(s.name)) for s in statuses),
     ]
     if not any(status.code for status in statuses):
         rows = [(*row[:4], row[5]) for row in rows]
@@ -77,7 +84,11 @@ def lines(statuses: list[JobStatus], width: int) -> Iterator[str]:
 
 def _notes(status: JobStatus) -> str:
     measured = "" if status.measured is None else in_words(status.measured)
-    return "; ".join(filter(None, (measured, remarks(status))))
+    return _safe("; ".join(filter(None, (measured, remarks(status)))))
+
+
+def _safe(text: str) -> str:
+    return escaped(" ".join(text.splitlines()), TEXT_CHARACTERS_MAX)
 
 
 def task_lines(tasks: Sequence[TaskMeasures]) -> Iterator[str]:
@@ -86,7 +97,7 @@ def task_lines(tasks: Sequence[TaskMeasures]) -> Iterator[str]:
     head = ("task", "peers", "in/s", "out/s", "busy", "held", "waiting", "behind")
     rows = [
         (
-            each.task,
+            _safe(each.task),
             str(each.peers),
             f"{each.in_per_s:,.0f}" if each.counted else "?",
             f"{each.out_per_s:,.0f}" if each.counted else "?",
@@ -131,4 +142,4 @@ def print_stacks(status: JobStatus, console: Console) -> None:
 def _stacks(status: JobStatus) -> Iterator[str]:
     stacks = [failure_text.stack(each) for each in status.stalls if each.stack][:STACKS_MAX]
     for line in (*failure_text.details(status.exception or {}), *chain.from_iterable(stacks)):
-        yield f"  {line}"
+        yield f"  {_safe(line)}"
