@@ -162,6 +162,47 @@ _NETWORK = Row(
     ],
 )
 
+_ZOOKEEPER = Row(
+    "ZooKeeper, as workers see it",
+    [
+        lines(
+            "Time to an answer, mean",
+            [
+                Query(
+                    "sum by (pod)"
+                    f" (rate(onyx_zookeeper_request_seconds_total{{{FLEET}}}[$__rate_interval]))"
+                    " / sum by (pod)"
+                    f" (rate(onyx_zookeeper_requests_total{{{FLEET}}}[$__rate_interval]))",
+                    "{{pod}}",
+                )
+            ],
+            "From sending a request to its answer. One worker alone: its CPU or its network. All: "
+            "ZooKeeper's disk.",
+            unit="s",
+            width=8,
+        ),
+        lines(
+            "Bytes",
+            [
+                Query(
+                    "sum by (direction)"
+                    f" (rate(onyx_zookeeper_bytes_total{{{FLEET}}}[$__rate_interval]))",
+                    "{{direction}}",
+                )
+            ],
+            "Every worker reads the whole log: what comes in grows with workers and entries.",
+            unit="Bps",
+            width=8,
+        ),
+        lines(
+            "Watches",
+            [Query(f"sum by (pod) (onyx_zookeeper_watches{{{FLEET}}})", "{{pod}}")],
+            "Set by each worker: they grow with its groups, not with time.",
+            width=8,
+        ),
+    ],
+)
+
 _REQUESTS = Row(
     "Requests over HTTP",
     [
@@ -199,5 +240,5 @@ DASHBOARD = Dashboard(
     title="Onyx / Fleet",
     description="Workers, peers, jobs and the log of every OnyxCluster.",
     variables=[NAMESPACE, CLUSTER],
-    rows=[_OVERVIEW, _PEERS, _LOG, _NETWORK, _REQUESTS],
+    rows=[_OVERVIEW, _PEERS, _LOG, _ZOOKEEPER, _NETWORK, _REQUESTS],
 )

@@ -147,10 +147,14 @@ def test_an_alert_says_what_is_wrong_how_badly_and_where(rule: dict[str, Any]) -
         assert set(re.findall(r"\$labels\.(\w+)", text)) <= kept
 
 
-def test_every_alert_is_in_the_table_of_the_page() -> None:
-    page = (ROOT / "docs" / "operations" / "install.md").read_text()
+def test_every_alert_has_a_section_and_every_section_an_alert() -> None:
+    page = (ROOT / "docs" / "operations" / "alerts.md").read_text()
+    _, *sections = re.split(r"^### (.*)\n", page, flags=re.MULTILINE)
+    alerts = dict(zip(sections[::2], sections[1::2], strict=True))
 
-    assert re.findall(r"^\| `(Onyx\w+)` \|", page, re.MULTILINE) == list(RULES)
+    assert list(alerts) == list(RULES)
+    for text in alerts.values():
+        assert re.findall(r"^- \*\*(.*?):\*\*", text, re.MULTILINE) == ["Means", "Look at", "Do"]
 
 
 def test_the_rules_are_installed_as_they_are_written() -> None:
@@ -161,7 +165,21 @@ def test_the_rules_are_installed_as_they_are_written() -> None:
     assert installed.keys() == RULES.keys()
     for name, rule in installed.items():
         assert rule["labels"].pop("team") == "platform"
+        url = rule["annotations"].pop("runbook_url")
+        assert url == f"docs/operations/alerts.md#{name.lower()}"
         assert rule == RULES[name]
+
+
+@pytest.mark.parametrize(
+    ("base", "url"),
+    [("https://wiki.example/onyx", "https://wiki.example/onyx#onyxjobfailed"), ("", None)],
+)
+def test_an_alert_leads_to_the_page_that_the_values_name(base: str, url: str | None) -> None:
+    values = {"metrics": {"prometheusRule": {"create": True, "runbookBaseUrl": base}}}
+    groups = named("PrometheusRule", "onyx", values)["spec"]["groups"]
+    found = {rule["alert"]: rule["annotations"] for group in groups for rule in group["rules"]}
+
+    assert found["OnyxJobFailed"].get("runbook_url") == url
 
 
 def test_the_dashboards_are_installed_as_they_are() -> None:
