@@ -81,8 +81,10 @@ class MeasureReader:
                 found.append(answer.result())
             elif isinstance(error, OnyxError):
                 silent[str(group)] = str(error)
-            else:  # such as of an address that is none: one worker hides no other
+            elif isinstance(error, ValueError):  # of an address that is none
                 silent[str(group)] = f"cannot be asked at {groups[group]!r}: {error}"
+            else:
+                raise error
         return Measures(tuple(found), silent)
 
     def _answer(
