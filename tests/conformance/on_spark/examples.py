@@ -18,7 +18,7 @@ from onyx.model.parsing.job import parse_manifest
 FOLDER = Path(__file__).parents[3] / "examples"
 FLIGHTS, EVENTS = 3_000, 12_000
 """The first flights of the year, and events of 1.2 seconds."""
-OF_ONE_RUN = ("job", "task", "time")
+OF_ONE_RUN = ("job", "task", "time", "id", "origin")
 OF_PEERS = "features"
 """Jobs that show a key each, most of them about peers: they are tested by themselves."""
 ON_BOTH = ("loop.yaml", "partitioned.yaml", "processors.yaml", "streams.yaml")

@@ -32,10 +32,10 @@ from onyx.flow.batch import Batch, Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment import SegmentFailure
+from onyx.joins import kept
 from onyx.joins.kept import ForeignState
 from onyx.keystate.coded import Groups
 from onyx.keystate.records import Record
-from onyx.operators import building
 from onyx.operators.context import OperatorContext
 from onyx.operators.keyed import operator as keyed_operator
 from onyx.operators.keyed.function_calls import DeclaredStates
@@ -300,7 +300,7 @@ PLANTS: Plants = {
     "K22": (lookups, "shard_of", _one_shard),
     "K23": (Lookups, "_ask_again", _wait),
     "K24": (Lookups, "receive", _only_the_first),
-    "K25": (building, "ForeignState", _Remembering),
+    "K25": (kept, "ForeignState", _Remembering),
     "K26": (keyed_operator, "with_repeats", _only_the_first_attempt),
 }
 FOUND_BY: FoundBy = {
