@@ -133,7 +133,8 @@ queues: setup ## Fetch the Redis and build the NATS that tests run (once, with a
 	$(BIN)/python -m tests.support.servers.queue_programs
 
 browser: ## Install the Chromium that tests drive (Debian, as root); without it they are skipped
-	@command -v chromium >/dev/null || apt-get install --yes --quiet --no-install-recommends chromium
+	@command -v chromium >/dev/null || \
+	  (apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends chromium)
 
 golden: setup ## Renew the golden renderings of the chart
 	$(BIN)/python -m tests.support.generated.chart

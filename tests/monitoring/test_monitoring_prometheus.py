@@ -101,7 +101,15 @@ def prometheus(
     with (
         Cluster(zookeeper.address, folder, Path(busy_job.__file__)) as cluster,
         FakeApi(*crds) as api,
-        Operator(api, ZooKeeperClientLog, settings(SERVER_PORT=str(pages))),
+        Operator(
+            api,
+            ZooKeeperClientLog,
+            settings(
+                SERVER_PORT=str(pages),
+                ZOOKEEPER_ADDRESSES=zookeeper.address,
+                TENANCIES=f"default/{cluster.settings.tenancy_id}",
+            ),
+        ),
     ):
         plain = cluster.settings
         for number in range(WORKERS):
