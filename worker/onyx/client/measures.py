@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from onyx.base.on_demand import OnDemand
-from onyx.base.seams import SystemClock
 from onyx.base.structs import UNREADABLE
 from onyx.client.reader import JobReader
 from onyx.client.statuses import JobStatus
@@ -23,10 +22,8 @@ from onyx.errors import OnyxError, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.replica.state import Replica
 from onyx.reports.measures import Measures, WorkerMeasures, of_job
-from onyx.requests.tokens import ClientToken
 from onyx.settings import Settings
-from onyx.tls.files import GROUPS, CertificateFiles
-from onyx.transport.grpc_state_queries import ask
+from onyx.transport.grpc_state_queries import asking
 from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
 
 if TYPE_CHECKING:  # what submits jobs takes longer to import than `onyx jobs` to answer
@@ -121,13 +118,7 @@ def measure_reader(
     Raises:
         SettingsError: the certificates that settings name are not good.
     """
-    files = CertificateFiles.named_by(settings.tls, GROUPS, serves=False)
-    shown = token or ClientToken(settings.client, SystemClock())
-
-    def dial(address: str, query: StateQuery, timeout_s: float) -> StateAnswer:
-        return ask(address, query, settings.transport, files, timeout_s, shown())
-
-    return MeasureReader(client, settings.tenancy_id, dial)
+    return MeasureReader(client, settings.tenancy_id, asking(settings, token))
 
 
 def measures(

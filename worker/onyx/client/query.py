@@ -35,11 +35,9 @@ from onyx.ids import AllocationVersion, JobId, TaskName
 from onyx.keystate.selection import EVERYTHING, Answer, Selection, merge
 from onyx.model.job import Job
 from onyx.replica.state import Replica
-from onyx.requests.tokens import ClientToken
 from onyx.settings import Settings
 from onyx.task.channels.wiring import Site, sites_of
-from onyx.tls.files import GROUPS, CertificateFiles
-from onyx.transport.grpc_state_queries import ask
+from onyx.transport.grpc_state_queries import asking
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 TIMEOUT_S = 10.0
@@ -162,13 +160,7 @@ def state_reader(
     Raises:
         SettingsError: the certificates that settings name are not good.
     """
-    files = CertificateFiles.named_by(settings.tls, GROUPS, serves=False)
-    shown = token or ClientToken(settings.client, SystemClock())
-
-    def dial(address: str, query: StateQuery, timeout_s: float) -> StateAnswer:
-        return ask(address, query, settings.transport, files, timeout_s, shown())
-
-    return StateReader(client, settings.tenancy_id, dial, KeptStates(settings))
+    return StateReader(client, settings.tenancy_id, asking(settings, token), KeptStates(settings))
 
 
 def window_state(

@@ -14,8 +14,7 @@ import msgspec
 from onyx.console.words import listed, short, some
 from onyx.history.replicas import Change
 from onyx.ids import JobId
-from onyx.replica.authors import UNKNOWN, WORKER, author
-from onyx.replica.command import Command, Entry, Undecodable
+from onyx.replica.command import Command, Undecodable
 from onyx.replica.commands import (
     AbortJoinCluster,
     AcceptJoinCluster,
@@ -43,7 +42,7 @@ from onyx.replica.commands import (
     VouchJob,
 )
 from onyx.replica.job_events import Level
-from onyx.replica.story import events_of
+from onyx.replica.story import events_of, proposer
 
 Kind = Literal["job", "member", "task"]
 PEOPLE = (SubmitJob, KillJob, SuspendJob, ResumeJob, DrainJob, SetOptions, PauseJob, Gc)
@@ -70,11 +69,6 @@ def kind_of(command: Command) -> Kind:
     if isinstance(command, PEOPLE):
         return "job"
     return "member" if isinstance(command, MEMBERS) else "task"
-
-
-def proposed_by(entry: Entry) -> str:
-    """Who wrote an entry."""
-    return entry.by or (author(WORKER, entry.writer) if entry.writer else UNKNOWN)
 
 
 def said(command: Command, names: Mapping[str, str]) -> str:
@@ -168,7 +162,7 @@ def history_of(changes: Sequence[Change], job: JobId, most: int) -> tuple[Happen
 
 def _about_members(change: Change, text: str) -> Happening:
     entry = change.entry
-    return Happening(text, "info", "", proposed_by(entry), entry.at_ms, entry.position)
+    return Happening(text, "info", "", proposer(entry), entry.at_ms, entry.position)
 
 
 def _members(change: Change) -> Iterator[str]:

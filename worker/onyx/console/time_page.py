@@ -9,12 +9,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from onyx.console.entries import Happening, Kind, concerns, happenings, kind_of, proposed_by, said
+from onyx.console.entries import Happening, Kind, concerns, happenings, kind_of, said
 from onyx.history.replicas import Change
 from onyx.ids import JobId
 from onyx.replica import canonical
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
+from onyx.replica.story import proposer
 
 TICKS_MAX = 120
 """Columns of the picture of the log."""
@@ -158,7 +159,7 @@ def _row(change: Change, at: int, job: str, names: Mapping[str, str]) -> EntryRo
         kind_of(command),
         command.NAME,
         said(command, names),
-        proposed_by(entry),
+        proposer(entry),
         url_at(entry.position, job),
         entry.position == at,
     )

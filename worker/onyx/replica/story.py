@@ -92,7 +92,7 @@ def events_of(
     """
     if machine.is_void(old, entry):
         return ()
-    by = entry.by or (author(WORKER, entry.writer) if entry.writer else UNKNOWN)
+    by = proposer(entry)
     found = list(_of_workers(old, entry, new)) if of(_NO_JOB) else []
     for job in _changed(old, new):
         if of(job):
@@ -105,6 +105,11 @@ def events_of(
         JobEvent(kind, values, about, by, entry.at_ms, entry.position)
         for kind, about, values in found
     )
+
+
+def proposer(entry: Entry) -> str:
+    """Who wrote an entry: a person or program, or the worker."""
+    return entry.by or (author(WORKER, entry.writer) if entry.writer else UNKNOWN)
 
 
 def _changed(old: Replica, new: Replica) -> list[JobId]:

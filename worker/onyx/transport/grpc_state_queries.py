@@ -13,12 +13,13 @@ from concurrent.futures import CancelledError, Future
 
 import grpc
 
+from onyx.base.seams import SystemClock
 from onyx.errors import OnyxError, SegmentError, Unavailable, UserError
 from onyx.requests.request import Answer, Status
-from onyx.requests.tokens import Tokens, metadata_of
-from onyx.settings import TransportSettings
+from onyx.requests.tokens import ClientToken, Tokens, metadata_of
+from onyx.settings import Settings, TransportSettings
 from onyx.telemetry.labels import Refusal
-from onyx.tls.files import CertificateFiles
+from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport import state_queries
 from onyx.transport.gate import CANCELLED, Gate
 from onyx.transport.grpc_channel import channel_options, open_channel, why_not
@@ -142,6 +143,27 @@ class StateService:
 def _left_s(context: grpc.ServicerContext) -> float:
     left_s: float | None = context.time_remaining()
     return QUERY_TIMEOUT_S if left_s is None else min(left_s, QUERY_TIMEOUT_S)
+
+
+def asking(
+    settings: Settings, token: Callable[[], str] | None = None
+) -> Callable[[str, StateQuery, float], StateAnswer]:
+    """A function that asks the group at an address, within so many seconds, with the certificates
+    that settings name; raises like `ask`.
+
+    Args:
+        token: gives the token that is shown to workers; None: the one that settings name.
+
+    Raises:
+        SettingsError: the certificates that settings name are not good.
+    """
+    files = CertificateFiles.named_by(settings.tls, GROUPS, serves=False)
+    shown = token or ClientToken(settings.client, SystemClock())
+
+    def dial(address: str, query: StateQuery, timeout_s: float) -> StateAnswer:
+        return ask(address, query, settings.transport, files, timeout_s, shown())
+
+    return dial
 
 
 def ask(
