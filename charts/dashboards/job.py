@@ -217,6 +217,29 @@ _LAG = Row(
     ],
 )
 
+_ANSWERS = Row(
+    "Requests",
+    [
+        lines(
+            "Answers per second",
+            [Query(_rate("onyx_request_seconds_count", by="task, status"), "{{task}}, {{status}}")],
+            "To clients of requests inputs, over HTTP and gRPC, by the status of the answer.",
+            stacked=True,
+        ),
+        lines(
+            "Time to the answer, by level",
+            [
+                Query(
+                    _quantile(0.99, "onyx_request_seconds", "task, level"),
+                    "{{task}}, {{level}}, p99",
+                )
+            ],
+            "With ack it ends when all that follows is durable in the outputs.",
+            unit="s",
+        ),
+    ],
+)
+
 _ACKERS = Row(
     "Ackers",
     [
@@ -338,5 +361,16 @@ DASHBOARD = Dashboard(
     title="Onyx / Job",
     description="One job: throughput, back-pressure, batches, sources and faults by task.",
     variables=[NAMESPACE, CLUSTER, JOBS, TASKS],
-    rows=[_OVERVIEW, _TASKS, _PRESSURE, _BATCHES, _LAG, _SOURCES, _ACKERS, _WINDOWS, _SPARK],
+    rows=[
+        _OVERVIEW,
+        _TASKS,
+        _PRESSURE,
+        _BATCHES,
+        _LAG,
+        _ANSWERS,
+        _SOURCES,
+        _ACKERS,
+        _WINDOWS,
+        _SPARK,
+    ],
 )
