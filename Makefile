@@ -14,6 +14,8 @@ PARALLEL ?= --numprocesses $(shell expr 2 \* $(CORES)) --dist worksteal
 PARALLEL_REST ?= --numprocesses $(shell $(PYTHON) -c 'print(max($(CORES), min(3 * $(CORES), $(MEMORY_GIB) // 3)))') --dist worksteal
 PARALLEL_CHECK ?= --numprocesses $(shell expr 1 + $(CORES)) --dist worksteal
 FUZZ_SECONDS ?= 600
+# A bare machine has no lists of packages yet.
+APT = (apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends $(1))
 ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
 WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
@@ -22,7 +24,7 @@ FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 # Containers often forbid Python to keep what it has compiled: then each process compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo console check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate monitoring objects clients kafka queues browser golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo console check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate objects clients kafka queues browser prometheus golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -117,9 +119,6 @@ generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, 
 	$(BIN)/python -m tests.support.generated.public_api
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
 
-monitoring: setup ## Test dashboards and alerts with a real Prometheus (Debian: apt-get install prometheus)
-	$(BIN)/python -m pytest tests/monitoring
-
 objects: setup ## Build the object store that tests run (once, with Go, 2 minutes); without it they are skipped
 	$(BIN)/python -m tests.support.servers.object_stores
 
@@ -133,8 +132,10 @@ queues: setup ## Fetch the Redis and build the NATS that tests run (once, with a
 	$(BIN)/python -m tests.support.servers.queue_programs
 
 browser: ## Install the Chromium that tests drive (Debian, as root); without it they are skipped
-	@command -v chromium >/dev/null || \
-	  (apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends chromium)
+	@command -v chromium >/dev/null || $(call APT,chromium)
+
+prometheus: ## Install the Prometheus that tests of dashboards and alerts run (Debian, as root); without it they are skipped
+	@command -v promtool >/dev/null || $(call APT,prometheus)
 
 golden: setup ## Renew the golden renderings of the chart
 	$(BIN)/python -m tests.support.generated.chart

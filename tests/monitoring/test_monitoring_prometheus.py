@@ -1,18 +1,24 @@
 """A real Prometheus scrapes real workers and the operator, and answers every query that we ship.
 
 The operator runs as it is against the fake API server, the workers are processes, ZooKeeper is
-real; the job reaches them as an OnyxJob.
+real; jobs reach them as OnyxJobs. One is busy, one reads a file and is sent requests, one does not
+begin.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import urllib3
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 from tests.monitoring import busy_job
-from tests.monitoring.prometheus import SCRAPE_S, Prometheus
+from tests.monitoring.prometheus import INSTALLED, SCRAPE_S, Prometheus
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, settings
 from tests.support.generated import promql
@@ -22,54 +28,99 @@ from tests.support.servers.ports import free_port
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog
-from onyx.settings import TelemetrySettings
+from onyx.settings import HttpSettings, TelemetrySettings
+from onyx.telemetry.collectors import ZooKeeperDataCollector
+from onyx.telemetry.http_server import TelemetryServer
 
-WORKERS, PEERS = 2, 2
-JOB = {
-    "apiVersion": "onyx.dev/v1alpha1",
-    "kind": "OnyxJob",
-    "metadata": {"name": "busy"},
-    "spec": {
-        "workflow": [["numbers", "slow"], ["slow", "nowhere"]],
-        "catalog": [
-            {
-                "name": "numbers",
-                "type": "input",
-                "plugin": "generator",
-                "batchSize": 200,
-                "maxPending": 100_000,
-                "options": {"segments": 100_000_000, "partitions": 2},
-                "watermarkKey": "n",
-            },
-            {"name": "slow", "type": "function", "fn": "busy_job:slow", "batchSize": 200},
-            {
-                "name": "nowhere",
-                "type": "output",
-                "plugin": "blackhole",
-                "batchSize": 200,
-                "deduplicate": False,
-            },
-        ],
-        "windows": [
-            {"id": "counted", "task": "nowhere", "type": "global", "aggregation": "count"},
-        ],
-        "flowConditions": [
-            {
-                "from": "slow",
-                "to": "none",
-                "predicate": "busy_job:is_connection_error",
-                "thrownException": True,
-                "shortCircuit": True,
-                "action": "retry",
-            },
-        ],
-    },
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.slow,  # until all has been scraped
+    INSTALLED,
+]
+WORKERS, PEERS = 2, 5
+LINES = 500_000
+"""Of a file that is longer than the test."""
+KNOWN = 10
+"""Of these lines, those that are in the table."""
+API = "onyx.dev/v1alpha1"
+SLOW = {"name": "slow", "type": "function", "fn": "busy_job:slow", "batchSize": 200}
+NOWHERE = {"name": "nowhere", "type": "output", "plugin": "blackhole", "batchSize": 200}
+RETRY = {
+    "from": "slow",
+    "to": "none",
+    "predicate": "busy_job:is_connection_error",
+    "thrownException": True,
+    "shortCircuit": True,
+    "action": "retry",
 }
+
+
+def numbers(segments: int) -> dict[str, Any]:
+    """An input that is quicker than what follows."""
+    return {
+        "name": "numbers",
+        "type": "input",
+        "plugin": "generator",
+        "batchSize": 200,
+        "maxPending": 100_000,
+        "options": {"segments": segments, "partitions": 2},
+        "watermarkKey": "n",
+    }
+
+
+def specs(lines: Path, table: Path) -> dict[str, dict[str, Any]]:
+    """The jobs by their names."""
+    lines_in = {"path": str(lines), "format": "jsonl"}
+    table_in = {"path": str(table), "format": "jsonl"}
+    jobs: dict[str, dict[str, Any]] = {
+        "busy": {
+            "workflow": [["numbers", "slow"], ["slow", "nowhere"]],
+            "catalog": [
+                {**numbers(100_000_000), "requiredTags": ["w0"]},
+                {**SLOW, "requiredTags": ["w1"]},
+                {**NOWHERE, "deduplicate": False},
+            ],
+            "windows": [
+                {"id": "counted", "task": "nowhere", "type": "global", "aggregation": "count"},
+            ],
+            "flowConditions": [RETRY],
+        },
+        "asked": {
+            "workflow": [["lines", "slow"], ["slow", "nowhere"], ["requests", "nowhere"]],
+            "catalog": [
+                {"name": "lines", "type": "input", "plugin": "files", "options": lines_in},
+                {"name": "requests", "type": "input", "plugin": "http"},
+                {
+                    "name": "few",
+                    "type": "table",
+                    "plugin": "files",
+                    "key": "n",
+                    "options": table_in,
+                },
+                {**SLOW, "join": {"table": "few", "key": "n"}},
+                NOWHERE,
+            ],
+            "flowConditions": [RETRY],
+        },
+        "stuck": {
+            "workflow": [["numbers", "nowhere"]],
+            "catalog": [numbers(1), NOWHERE],
+            "lifecycles": [{"task": "nowhere", "calls": "busy_job:never"}],
+        },
+    }
+    for job in jobs.values():  # else the first one takes all peers
+        job["catalog"] = [
+            entry if entry["type"] == "table" else {**entry, "maxPeers": 1}
+            for entry in job["catalog"]
+        ]
+    return jobs
+
+
 GRAFANA = {
     "$__rate_interval": f"{4 * SCRAPE_S}s",
     "$namespace": ".*",
     "$cluster": ".*",
-    "$job": "busy",
+    "$job": "busy|asked",
     "$task": ".*",
 }
 """What Grafana puts in for its variables."""
@@ -86,8 +137,11 @@ MOVING = {
     "onyx_task_retries_total",
     "onyx_grpc_stream_bytes_total",
     "onyx_operator_api_requests_total",
+    "onyx_http_served_requests_total",
+    "onyx_request_seconds_count",
+    "onyx_task_join_misses_total",
 }
-"""Counters that this job keeps increasing."""
+"""Counters that these jobs keep increasing."""
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +150,9 @@ def prometheus(
 ) -> Iterator[Prometheus]:
     """Everything runs, and has been scraped for a while."""
     folder = tmp_path_factory.mktemp("monitoring")
+    lines, table = folder / "lines.jsonl", folder / "table.jsonl"
+    for path, count in ((lines, LINES), (table, KNOWN)):
+        path.write_text("".join(f'{{"n": {n}}}\n' for n in range(count)))
     crds = sorted((ROOT / "crds").glob("*.yaml"))
     pages, targets = free_port(), []
     with (
@@ -110,26 +167,58 @@ def prometheus(
                 TENANCIES=f"default/{cluster.settings.tenancy_id}",
             ),
         ),
+        contextlib.closing(pages_of(zookeeper)) as of_zookeeper,
     ):
         plain = cluster.settings
         for number in range(WORKERS):
             port = free_port()
-            telemetry = TelemetrySettings(metrics_port=port)
-            cluster.settings = replace(plain, telemetry=telemetry)
+            telemetry = TelemetrySettings(metrics_port=port, job_stalled_after_s=1.0)
+            cluster.settings = replace(plain, telemetry=telemetry, http=HttpSettings(free_port()))
             cluster.start_worker(PEERS)
             labels = {"namespace": "default", "onyx_cluster": "onyx", "pod": f"onyx-{number}"}
             targets.append((f"127.0.0.1:{port}", labels))
-        targets.append((f"127.0.0.1:{pages}", {"namespace": "default", "pod": "onyx-operator"}))
+        for name, port in (("onyx-operator", pages), ("onyx-zookeeper", of_zookeeper.port)):
+            targets.append((f"127.0.0.1:{port}", {"namespace": "default", "pod": name}))
         cluster.await_members(cluster.workers, PEERS)
         address = {"address": zookeeper.address}
         spec = {"tenancyId": plain.tenancy_id, "zookeeper": address, "modules": ["busy_job"]}
-        onyx_cluster = {"apiVersion": JOB["apiVersion"], "kind": "OnyxCluster", "spec": spec}
-        api.create({**onyx_cluster, "metadata": {"name": "onyx"}})
-        api.create(JOB)
-        with Prometheus(folder, targets, promql.RULES) as running:
+        api.create({"apiVersion": API, "kind": "OnyxCluster", "metadata": {"name": "onyx"},
+                    "spec": spec})  # fmt: skip
+        for name, spec in specs(lines, table).items():
+            api.create({"apiVersion": API, "kind": "OnyxJob", "metadata": {"name": name},
+                        "spec": spec})  # fmt: skip
+        url = f"http://127.0.0.1:{cluster.settings.http.port}/jobs/asked/requests"
+        with Prometheus(folder, targets, promql.RULES) as running, asking(url):
             for metric in sorted(MOVING):
                 running.until(lambda m=metric: running.query(f"sum(rate({m}[4s])) > 0"), metric)
             yield running
+
+
+def pages_of(zookeeper: ZooKeeperServer) -> TelemetryServer:
+    """What `onyx zookeeper` serves of its server."""
+    registry = CollectorRegistry()
+    registry.register(ZooKeeperDataCollector(zookeeper.data_bytes, zookeeper.heap_bytes))
+    return TelemetryServer("127.0.0.1", 0, registry, lambda: True, lambda: True)
+
+
+@contextlib.contextmanager
+def asking(url: str) -> Iterator[None]:
+    """A client sends one request after the other; that the job is not there yet is an answer."""
+    ended, pool = threading.Event(), urllib3.PoolManager(retries=False, timeout=5.0)
+
+    def ask() -> None:
+        while not ended.wait(0.05):
+            with contextlib.suppress(urllib3.exceptions.HTTPError):
+                pool.request("POST", url, json={"n": 1})
+
+    client = threading.Thread(target=ask)
+    client.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        client.join()
+        pool.clear()
 
 
 @pytest.mark.parametrize("expr", QUERIES)
@@ -139,6 +228,17 @@ def test_a_query_of_a_dashboard_finds_series(prometheus: Prometheus, expr: str) 
     assert "$" not in expr
 
     assert prometheus.until(lambda: prometheus.query(expr), expr)
+
+
+@pytest.mark.parametrize("rule", promql.rules(), ids=lambda rule: rule["alert"])
+def test_an_alert_finds_the_series_that_it_asks_for(
+    prometheus: Prometheus, rule: dict[str, Any]
+) -> None:
+    """With the labels by which it sums them up; that it fires is tested with made-up series."""
+    labels = promql.grouped(rule["expr"])
+    for metric in sorted({each.metric for each in promql.selected(rule["expr"])}):
+        for series in prometheus.until(lambda m=metric: prometheus.query(m), metric):
+            assert labels <= series["metric"].keys()
 
 
 def test_the_rules_are_healthy_and_only_what_is_wrong_is_told(prometheus: Prometheus) -> None:
@@ -153,7 +253,6 @@ def test_the_rules_are_healthy_and_only_what_is_wrong_is_told(prometheus: Promet
 
 
 def test_series_have_the_labels_that_are_documented(prometheus: Prometheus) -> None:
-    (series, *_) = prometheus.query('onyx_task_segments_in_total{task="slow"}')
+    (series, *_) = prometheus.query('onyx_task_segments_in_total{job="busy", task="slow"}')
 
     assert series["metric"].keys() >= {"namespace", "onyx_cluster", "pod", "job", "task"}
-    assert series["metric"]["job"] == "busy"
