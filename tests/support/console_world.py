@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,11 +13,15 @@ from tests.support.log.memory_log import MemoryLog
 
 from onyx.client.client import Client
 from onyx.client.deaths import report_death
+from onyx.client.window_view import Question, WindowView
 from onyx.codec.entries import encode_entry
+from onyx.console.ask_page import Answerer
 from onyx.console.board import Past, Reporter
 from onyx.console.pages import Console
 from onyx.console.serve import ConsoleOptions, serving
+from onyx.errors import Unavailable
 from onyx.ids import JobId, Position, TaskName
+from onyx.keystate.extents import Extent
 from onyx.log import documents
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.command import Command
@@ -40,6 +44,8 @@ from onyx.reports.measures import (
     EdgeMeasures,
     InputMeasures,
     Measures,
+    PartitionMeasures,
+    PeerMeasures,
     StateMeasures,
     TaskMeasures,
     WorkerMeasures,
@@ -72,6 +78,29 @@ SPEC: Mapping[str, Any] = {
         {"from": "enrich", "to": ["alerts"], "predicate": [">", "amount", 1000]},
     ],
 }  # fmt: skip
+
+
+def answered(question: Question, _: float) -> WindowView:
+    """What a state holds: a short one, and one that says all that is hostile."""
+    extents = (
+        Extent("ada", NOW_MS, NOW_MS + 60_000, {"spent": 7}),
+        Extent(HOSTILE, NOW_MS, NOW_MS + 60_000, "x" * 100_000),
+    )
+    return WindowView(question.job, "totals", question.window, extents, True, True)
+
+
+def nobody_answers(*_: object) -> Any:
+    """No worker can be asked for a state."""
+    raise Unavailable("no worker answers")
+
+
+STATEFUL = [
+    {**each, "state": {"spent": "value[int]"}, "deduplicate": False}
+    if each["name"] == "totals"
+    else each
+    for each in SPEC["catalog"]
+]
+"""A catalog with a state by key."""
 
 
 def manifest(name: str, spec: Mapping[str, Any] = SPEC, **more: Any) -> dict[str, Any]:
@@ -227,15 +256,16 @@ class ConsoleWorld:
         )  # fmt: skip
         report_death(self.log, died)
 
-    def console(self, figures: Measures = UNMEASURED) -> Console:
-        """A console that has read all. `figures`: what workers say that they measure."""
+    def console(self, figures: Measures = UNMEASURED, answer: Answerer = nobody_answers) -> Console:
+        """A console that has read all. `figures`: what workers say that they measure; `answer`:
+        what is said of a state."""
         past = Past(self.client.first_replica())
         for change in self.client.changes():
             past.take(change.entry, change.new)
         reporter = Reporter(
             self.client, past, lambda: self.now_ms, lambda: self.clock_s, 0.5, lambda _: figures
         )
-        return Console(self.client, past, reporter, "shop", lambda: self.now_ms)
+        return Console(self.client, past, reporter, "shop", lambda: self.now_ms, answer)
 
     def text(self, path: str, **query: str) -> str:
         """A page as the browser gets it."""
@@ -251,7 +281,7 @@ def shop(jobs: int = 0) -> ConsoleWorld:
     world = ConsoleWorld()
     world.now_ms = int(time.time() * 1000)
     world.join(*GROUPS[:4], peers=14, code="3f2a9c01")
-    orders = world.submit("orders")
+    orders = world.submit("orders", catalog=STATEFUL)
     world.partitions(orders, "orders", 4, 120_417)
     flights = world.submit("flights")
     world.complete(flights)
@@ -289,13 +319,36 @@ def measured(world: ConsoleWorld) -> Measures:
     tasks = tuple(task for each, _ in found for task in each)
     edges = tuple(edge for _, each in found for edge in each)
     zookeeper = ZooKeeperMeasures(log_position=world.client.replica().version)
-    worker = WorkerMeasures(GROUPS[0], world.now_ms, tasks, edges, zookeeper, 180 << 20)
+    worker = WorkerMeasures(
+        GROUPS[0], world.now_ms, tasks, edges, zookeeper, 180 << 20,
+        tuple(_at_work(world, JobId(jobs["orders"]))), 700 << 20, 1 << 30,
+    )  # fmt: skip
     return Measures((worker,), {GROUPS[2]: "no answer in time: 1 s"})
+
+
+def _at_work(world: ConsoleWorld, job: JobId) -> Iterator[PeerMeasures]:
+    """What the peers of one worker do: those of a function are in it."""
+    replica = world.client.replica()
+    stack = (StackFrame("/app/shop.py", 42, "enrich", "rate = fetch(segment['currency'])"),)
+    for task, peers in replica.run(job).allocation.items():
+        for peer in peers:
+            if replica.groups_reverse_index[peer] == GROUPS[0]:
+                runs = task == "enrich"
+                yield PeerMeasures(
+                    job, task, peer, "apply-fn" if runs else "read-batch",
+                    3.25 if runs else None, 1_204, stack if runs else (),
+                )  # fmt: skip
 
 
 def _measured(job: str, speed: float) -> tuple[list[TaskMeasures], list[EdgeMeasures]]:
     complete = Durations((0.01, 0.1, 1.0, 10.0), (90, 60, 8, 1, 0), 12.0)
-    read = InputMeasures(4, 48_210, None, 92.0, 12_800.0, complete=complete)
+    slowest = tuple(
+        PartitionMeasures(f"shard-{n}", 120_417 - n, 400, 12_052 - n, event_time_ms=NOW_MS - n)
+        for n in range(4)
+    )
+    read = InputMeasures(
+        4, 48_210, None, 92.0, 12_800.0, complete=complete, slowest=slowest, retried=17
+    )
     state = StateMeasures(120 << 20, 40_210, 12)
     rates = [
         ("orders", "clean", 12_400), ("clean", "enrich", 12_100), ("enrich", "totals", 11_000),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.console_world import HOSTILE, ConsoleWorld, measured, shop
+from tests.support.console_world import GROUPS, HOSTILE, ConsoleWorld, answered, measured, shop
 
 from onyx.console import serve
 from onyx.console.serve import ConsoleOptions, serving
@@ -18,7 +18,11 @@ from onyx.settings import Settings
 
 CHROMIUM = shutil.which("chromium")
 PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
-PAGES = ("/", "/jobs/orders", "/jobs/clicks", "/jobs/orders/manifest", "/time", "/cluster", "/nix")
+PAGES = (
+    "/", "/jobs/orders", "/jobs/clicks", "/jobs/orders/manifest", "/jobs/orders/tasks/orders",
+    "/jobs/orders/tasks/enrich", f"/workers/{GROUPS[0]}", f"/peers/{GROUPS[0][:8]}-0", "/time",
+    "/cluster", "/ask", "/ask?job=orders&state=totals.spent", "/nix",
+)  # fmt: skip
 JOBS = 1_000
 PAGE_S_MAX = 10.0
 """It only says that something hangs: the figure is one of a benchmark."""
@@ -50,6 +54,7 @@ def address(world: ConsoleWorld) -> Iterator[str]:
     figures = measured(world)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(serve, "asker", lambda *_: lambda _: figures)
+        patch.setattr(serve, "answerer", lambda *_: answered)
         with serving(world.client, Settings(tenancy_id="shop"), ConsoleOptions(port=0)) as found:
             yield found.rstrip("/")
 
@@ -134,7 +139,10 @@ def test_hostile_names_stay_text(browser: Any) -> None:
     job = world.submit("orders")
     world.stall(job, "enrich", HOSTILE + "y" * 100_000)
     with serving(world.client, Settings(tenancy_id=HOSTILE), ConsoleOptions(port=0)) as address:
-        for path in ("", "jobs/orders", "cluster", "time"):
+        worker = "a" * 36
+        paths = ("", "jobs/orders", "cluster", "time", "jobs/orders/tasks/enrich", "ask?job=orders",
+                 f"workers/{worker}", *(f"peers/{worker[:8]}-{n}" for n in range(8)))  # fmt: skip
+        for path in paths:
             page = opened(browser, address, path, viewport={"width": 360, "height": 740})
             page.on("dialog", lambda dialog: pytest.fail("a name ran"))
             assert page.locator("main script").count() == 0

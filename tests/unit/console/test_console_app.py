@@ -13,10 +13,10 @@ import pytest
 from tests.support.console_world import ConsoleWorld
 
 from onyx.base.seams import SystemClock
-from onyx.console import live
+from onyx.console import live, pages
 from onyx.console.app import ConsoleApp, Guard
 from onyx.console.serve import ConsoleOptions
-from onyx.errors import UserError
+from onyx.errors import Unavailable, UserError
 from onyx.requests.tokens import Tokens
 
 HOSTS = ConsoleOptions().hosts
@@ -115,6 +115,43 @@ def test_a_page_with_too_many_parameters_is_followed() -> None:
     scope = scope_of(f"/live?path=/&q={query}", "GET", {"Host": "localhost"})
     asyncio.run(console(scope, receive, send))
     assert sent[0]["status"] == 200
+
+
+def test_a_filter_stands_beside_any_number_of_other_parameters() -> None:
+    many = "&".join(f"a{number}=1" for number in range(100))
+    assert "No job is like that" in ask(app(), f"/?{many}&q=nothing").text
+
+
+@pytest.mark.parametrize("page", ["/time&q=at%3D3", "/jobs/first/manifest", "/jobs/nothing"])
+def test_a_page_that_cannot_change_is_not_followed(page: str) -> None:
+    assert ask(app(), f"/live?path={page}").code == 204
+
+
+def test_an_entry_that_could_not_be_read_is_followed_until_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "TICK_S", 0.0)
+    world = ConsoleWorld()
+    world.submit("orders", id="first")
+    console = world.console()
+    real, tries = pages.change_at, count()
+
+    def away_at_first(*given: Any) -> Any:
+        if next(tries) < 2:
+            raise Unavailable("the archive is away")
+        return real(*given)
+
+    monkeypatch.setattr(pages, "change_at", away_at_first)
+    assert console.page("/time", {"at": "0"}).is_live
+    channels = live.LivePages(console)
+
+    async def look() -> list[str]:
+        return [each async for each in channels.follow(("/time", (("at", "0"),)))]
+
+    sent = asyncio.run(look())
+    assert "the archive is away" in sent[1]
+    assert "submit-job" in sent[-1]
+    assert next(tries) == 3
 
 
 def test_health_is_answered_under_any_name_and_says_nothing() -> None:

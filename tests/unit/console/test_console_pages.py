@@ -6,22 +6,29 @@ import html
 import re
 import threading
 from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
+from msgspec.structs import replace
 from tests.support.console_world import (
     GROUPS,
     HOSTILE,
     SPEC,
+    STATEFUL,
     ConsoleWorld,
+    answered,
     manifest,
     measured,
     shop,
 )
 
-from onyx.console import board
+from onyx.client.window_view import Question, WindowView
+from onyx.console import ask_page, board
 from onyx.console.jobs_page import Filter
 from onyx.errors import LogReplaced, StateError, Unavailable
-from onyx.ids import JobId
+from onyx.ids import JobId, TaskName
+from onyx.keystate.selection import place_of
 from onyx.log.interface import Document
 from onyx.model.parsing.job import parse_mapping
 
@@ -169,7 +176,9 @@ def test_what_workers_measure_is_shown_where_it_is_looked_for(world: ConsoleWorl
         path: console.html(console.page(path, {})) for path in ("/", "/jobs/orders", "/cluster")
     }
     listed, job, cluster = map(plain, pages.values())
-    assert re.search(r"orders \S+… running .* 12\.4 k/s 48,210, 1 min 32 s 1\.0 s 23 peers", listed)
+    assert re.search(
+        r"orders \S+… running .* 12\.4 k/s 48,210, 1 min 32 s 1\.0 s 17 23 peers", listed
+    )
     assert "slow clean waits for room here; its busiest peer works 97% of its time" in job
     assert "Reads 12.4 k/s Behind 48,210, 1 min 32 s Latency (p99) 1.0 s" in job
     assert "120 MiB, 40,210 groups, 12 timers" in job
@@ -177,6 +186,48 @@ def test_what_workers_measure_is_shown_where_it_is_looked_for(world: ConsoleWorl
     assert '<g class="edge flow held">' in pages["/jobs/orders"]
     assert re.search(r"1f3a9c01-4c47….* 180 MiB 93", cluster)
     assert "silent" in cluster
+
+
+def test_a_task_shows_its_partitions_its_state_and_what_each_peer_does(world: ConsoleWorld) -> None:
+    console = world.console(measured(world))
+
+    def text(path: str) -> str:
+        return plain(console.html(console.page(path, {})))
+
+    read = text("/jobs/orders/tasks/orders")
+    assert "orders input generator" in read
+    assert "From reading to complete half within 10 ms, 99 % within 1.0 s" in read
+    assert "Read again in a minute 17" in read
+    assert "shard-0 120,417 400 12,052 2030-03-17 17:46:40" in read
+    assert "State 120 MiB Groups 40,210 Timers 12" in text("/jobs/orders/tasks/totals")
+    enrich = text("/jobs/orders/tasks/enrich")
+    assert "apply-fn 3.2 s at /app/shop.py:42 in enrich: rate = fetch" in enrich
+    assert "3f3a9c01-4c47-4b1c-9d5e-1f3a5b7c9d33: no answer in time: 1 s" in enrich
+    assert "its worker does not answer" in enrich
+
+
+def test_a_peer_shows_what_runs_and_how_much_memory_its_worker_has(world: ConsoleWorld) -> None:
+    console = world.console(measured(world))
+    peers = world.client.replica().run(world.client.named("orders")).allocation[TaskName("enrich")]
+    peer = next(each for each in peers if each.startswith(GROUPS[0][:8]))
+    text = plain(console.html(console.page(f"/peers/{peer}", {})))
+    assert "Job orders Task enrich Does apply-fn In this step for 3.2 s" in text
+    assert "What runs now at /app/shop.py:42 in enrich" in text
+    assert "Memory of the process 180 MiB Memory of its container 700 MiB, 68% of 1.0 GiB" in text
+    worker = plain(console.html(console.page(f"/workers/{GROUPS[0]}", {})))
+    assert re.search(r"Peers 14 .* orders enrich apply-fn 3\.2 s at /app/shop\.py:42", worker)
+    silent = plain(console.html(console.page(f"/workers/{GROUPS[2]}", {})))
+    assert "This worker does not say what it does. no answer in time: 1 s" in silent
+    assert re.search(r"Address 10\.0\.0\.\d:6000 Peers 14", silent)
+
+
+def test_what_a_peer_did_before_it_got_another_task_is_not_shown(world: ConsoleWorld) -> None:
+    figures = measured(world)
+    (worker,) = figures.workers
+    others = tuple(replace(each, job="gone") for each in worker.peers)
+    old = replace(figures, workers=(replace(worker, peers=others),))
+    console = world.console(old)
+    assert "apply-fn" not in console.html(console.page("/jobs/orders/tasks/enrich", {}))
 
 
 def test_a_figure_that_is_not_known_is_no_zero(world: ConsoleWorld) -> None:
@@ -197,14 +248,101 @@ def test_nothing_that_a_name_or_an_error_says_becomes_a_tag() -> None:
     world.stall(job, "enrich", HOSTILE)
     world.document("exception/other", {"detail": HOSTILE})
     world.outcome(job, "clean", 1)
-    for path in ("/", "/cluster", "/time", "/jobs/orders", "/jobs/orders/manifest"):
+    (peer, *_) = world.client.replica().run(job).allocation[TaskName("enrich")]
+    paths = ("/", "/cluster", "/time", "/jobs/orders", "/jobs/orders/manifest",
+             "/jobs/orders/tasks/enrich", f"/peers/{peer}", f"/workers/{GROUPS[0]}")  # fmt: skip
+    for path in paths:
         for page in (world.text(path), world.text(path, q=HOSTILE, job=HOSTILE, state=HOSTILE)):
             assert "<script>alert" not in page
-    assert HOSTILE in plain(world.text("/jobs/orders"))
+    for path in ("/jobs/orders", f"/peers/{peer}", f"/workers/{GROUPS[0]}"):
+        assert HOSTILE in plain(world.text(path))
+
+
+def test_a_state_is_asked_for_by_key_beginning_and_range_a_page_at_a_time() -> None:
+    world = ConsoleWorld()
+    world.join(GROUPS[0], peers=8)
+    world.submit("orders", id="first", catalog=STATEFUL)
+    asked: list[tuple[Question, float]] = []
+
+    def answer(question: Question, timeout_s: float) -> WindowView:
+        asked.append((question, timeout_s))
+        return answered(question, timeout_s)
+
+    console = world.console(answer=answer)
+
+    def page(**query: str) -> str:
+        return console.html(console.page("/ask", query))
+
+    assert "totals.spent totals state of a function" in plain(page(job="orders"))
+    assert not asked
+    found = page(job="orders", state="totals.spent", key="5")
+    assert 'ada 2030-03-17T17:46:40+00:00 2030-03-17T17:47:40+00:00 {"spent":7}' in plain(found)
+    assert "(100000 characters)" in found
+    assert "<script>alert" not in found
+    assert (asked[0][0].job, asked[0][0].select.key, asked[0][0].extents_max) == ("first", 5, 200)
+    (following,) = re.findall(r'rel="next" href="/ask\?([^"]*)"', found)
+    page(**dict(parse_qsl(html.unescape(following))))
+    assert asked[1][0].select.after == place_of(answered(*asked[0]).extents[-1])
+    assert asked[1][0].select.key == 5
+    page(job="first", state="totals.spent", **{"from-key": "a", "to-key": "b", "key": " "})
+    assert (asked[2][0].select.key_from, asked[2][0].select.key_to) == ("a", "b")
 
 
 @pytest.mark.parametrize(
-    "path", ["/jobs/x", "/jobs/../etc", "/jobs/%00", "/jobs/" + "y" * 999, "/x"]
+    ("query", "why"),
+    [
+        ({"state": "totals.spent"}, "No answer. no worker answers"),
+        ({"state": "totals.spent", "key": "a", "prefix": "b"}, "ask for one group, or for"),
+        ({"state": "totals.spent", "from": "when?"}, "neither a number nor a moment"),
+        ({"state": "totals.spent", "after": "%%%"}, "is not where a page has ended"),
+        ({"job": "nothing"}, "No job is called nothing"),
+    ],
+)
+def test_a_question_without_an_answer_says_why_and_stays_as_it_was_asked(
+    query: dict[str, str], why: str
+) -> None:
+    world = ConsoleWorld()
+    world.submit("orders", id="first", catalog=STATEFUL)
+    console = world.console()
+    page = console.html(console.page("/ask", {"job": "first", **query}))
+    assert why in plain(page)
+    for field in ("key", "prefix", "from"):
+        assert f'name="{field}" value="{query.get(field, "")}"' in page or "No job" in page
+
+
+def test_a_question_holds_no_page_for_longer_than_its_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ask_page, "ANSWER_PATIENCE_S", 0.0)
+    world = ConsoleWorld()
+    world.submit("orders", id="first", catalog=STATEFUL)
+    go_on = threading.Event()
+
+    def answer(*_: object) -> Any:
+        go_on.wait()
+
+    console = world.console(answer=answer)
+    page = console.html(console.page("/ask", {"job": "first", "state": "totals.spent"}))
+    go_on.set()
+    assert "No answer. it has not come within 0 s" in plain(page)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/jobs/x",
+        "/jobs/../etc",
+        "/jobs/%00",
+        "/jobs/" + "y" * 999,
+        "/x",
+        "/peers/x",
+        "/workers/x",
+        "/workers/",
+        "/jobs/x/tasks/y",
+        "/jobs//tasks/y",
+        "//",
+        "",
+    ],
 )
 def test_what_is_not_there_is_a_page_with_404(path: str) -> None:
     console = ConsoleWorld().console()
@@ -308,6 +446,22 @@ def test_no_page_of_a_job_waits_for_how_far_its_inputs_are(
     monkeypatch.setattr(board, "completed_positions", lambda *_: go_on.wait() and {})
     assert "orders" in plain(console.html(console.page("/jobs/orders", {})))
     go_on.set()
+
+
+@pytest.mark.parametrize("path", ["/jobs/orders", "/jobs/orders/manifest"])
+def test_no_page_waits_for_a_manifest_that_does_not_come(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    world = ConsoleWorld()
+    world.submit("orders")
+    console = world.console()
+    console.page("/", {})
+    monkeypatch.setattr(board, "PATIENCE_S", 0.0)
+    go_on = threading.Event()
+    monkeypatch.setattr(world.log, "get_chunk", lambda _: go_on.wait() and b"", raising=False)
+    pages = [plain(console.html(console.page(path, {}))) for _ in range(3)]
+    go_on.set()
+    assert all("cannot be read: it has not come within 0 s" in each for each in pages)
 
 
 def test_a_page_waits_no_longer_than_its_patience_for_what_hangs(

@@ -1,10 +1,12 @@
 """What a worker measures of its tasks, as whoever asks gets it."""
 
+import threading
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 from tests.support.jobs.bench import GROUP, JOB, Bench, chain
+from tests.support.patience import WAIT_S
 
 import onyx
 from onyx.errors import Unavailable
@@ -128,6 +130,34 @@ def test_a_document_survives_its_way_as_json():
     assert msgspec.json.decode(msgspec.json.encode(found), type=WorkerMeasures) == found
 
 
+def test_a_peer_says_where_in_the_code_of_its_user_it_is_and_for_how_long():
+    bench = ran(chain(SEGMENTS, fn="m:fn"), {"work": 2})
+    called, end = threading.Event(), threading.Event()
+
+    def users_code():
+        called.set()
+        end.wait(WAIT_S)
+
+    thread = threading.Thread(target=users_code)
+    thread.start()
+    assert called.wait(WAIT_S)
+    runners = [SimpleNamespace(task=task, thread=thread.ident) for task in bench.tasks.values()]
+    busy = next(each.task for each in runners if each.task.name == "work")
+    busy.status.step_since_s = bench.clock.monotonic_s() - 7.0
+    bench.clock.advance(LOOK_S)
+    bench.measuring.look(runners, bench.replica())
+    found = bench.measuring.document(JOB)
+    end.set()
+    thread.join()
+    assert [each.task for each in found.peers] == ["read", "work", "work", "write"]
+    (at_work,) = [each for each in found.peers if each.step_s is not None]
+    assert (at_work.peer, at_work.step_s) == (busy.peer, 7.0 + LOOK_S)
+    assert "users_code" in [frame.function for frame in at_work.stack]
+    assert {each.stack for each in found.peers if each.step_s is None} == {()}
+    assert found.memory_bytes > 0
+    assert bench.measuring.document(JobId("another")).peers == ()
+
+
 def test_an_input_says_what_is_in_flight_and_since_when():
     bench = Measured(chain(SEGMENTS, fn="m:fn", read={"batchSize": 10}))
     bench.start()
@@ -194,6 +224,12 @@ def test_a_retry_counts_from_the_first_reading_and_once():
     assert len(calls) == 2
     assert read.complete.count == 1
     assert read.complete.mean_s >= 0.5
+    assert read.retried == 1
+    assert "1 read again within a minute" in in_words(of_job(Measures((bench.document(),)), JOB))
+    for _ in range(40):
+        bench.look()
+    (read,) = [each.input for each in bench.document().tasks if each.input is not None]
+    assert read.retried == 0
 
 
 def test_an_input_says_how_far_it_is_behind_its_source():

@@ -54,12 +54,15 @@ def test_the_cgroup_of_this_process_is_read(
     if "- cgroup2" in mounts and "memory rw" not in mounts:
         written(tmp_path, f"{folder}/memory.events", "low 0\noom 9\noom_kill 3\noom_group_kill 1\n")
         written(tmp_path, f"{folder}/memory.max", "536870912\n")
+        written(tmp_path, f"{folder}/memory.current", "4096\n")
     else:
         written(tmp_path, f"{folder}/memory.oom_control", "under_oom 0\noom_kill 3\n")
         written(tmp_path, f"{folder}/memory.limit_in_bytes", "536870912\n")
+        written(tmp_path, f"{folder}/memory.usage_in_bytes", "4096\n")
     kills = MemoryKills(tmp_path)
 
     assert (kills.of_container, kills.count(), kills.limit_bytes()) == (True, 3, 536_870_912)
+    assert kills.held_bytes() == 4_096
 
 
 @pytest.mark.parametrize("limit", ["max", "9223372036854771712", "", "-1"])

@@ -142,7 +142,8 @@ def with_measures(status: JobStatus, measured: Measures, replica: Replica) -> Jo
     silent = {group: why for group, why in measured.silent.items() if group in mine}
     measured = replace(measured, silent=silent)
     tasks = tuple(each for each in measured.tasks if each.job == status.id)
-    return replace(status, measured=of_job(measured, status.id), tasks=tasks)
+    at_work = tuple(each for each in measured.peers if each.job == status.id)
+    return replace(status, measured=of_job(measured, status.id), tasks=tasks, at_work=at_work)
 
 
 def groups_of(replica: Replica, job: JobId | None) -> dict[GroupId, str]:

@@ -18,7 +18,7 @@ from onyx.replica.jobs import has_completed
 from onyx.replica.scheduling.explain import why_paused, why_waiting
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death
-from onyx.reports.measures import JobMeasures, TaskMeasures
+from onyx.reports.measures import JobMeasures, PeerMeasures, TaskMeasures
 from onyx.reports.stalls import Stall
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class JobStatus(msgspec.Struct, frozen=True):
     """How fast it is and how far behind, as workers measure it, where they were asked."""
     tasks: tuple[TaskMeasures, ...] = ()
     """What workers measure of each task."""
+    at_work: tuple[PeerMeasures, ...] = ()
+    """What each of its peers does at the moment, as far as workers have answered."""
 
 
 class JobReports(msgspec.Struct, frozen=True):

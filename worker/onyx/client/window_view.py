@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -22,6 +23,8 @@ from onyx.model.job import Job
 from onyx.transport.state_queries import EXTENTS_MAX
 
 EXTENTS_DEFAULT = 10_000
+STATE_CHARACTERS_MAX = 1_000
+"""Length of a state in a table; JSON has all of it."""
 _TIME = pa.timestamp("ms", tz="UTC")
 
 
@@ -43,6 +46,18 @@ class WindowView(msgspec.Struct, frozen=True):
     def record_batch(self) -> pa.RecordBatch:
         """A row for each extent: `key`, `from`, `to`, `sessionKey` where there is one, `state`."""
         return record_batch(self.extents, self.in_time, self.by_session_key)
+
+    def bound(self, bound: Number) -> str:
+        """A bound of an extent in a table; empty if there is none."""
+        if not math.isfinite(bound):
+            return ""
+        if not self.in_time:
+            return str(bound)
+        try:
+            moment = datetime.fromtimestamp(bound / 1_000, UTC)
+        except (ValueError, OverflowError, OSError):
+            return str(bound)
+        return moment.isoformat(timespec="milliseconds" if bound % 1_000 else "seconds")
 
     @property
     def next(self) -> Place | None:
@@ -145,6 +160,14 @@ def json_text(value: Any) -> str:
 def shown(value: Any) -> str:
     """Text itself, and anything else as JSON."""
     return value if isinstance(value, str) else json_text(value)
+
+
+def shown_state(state: Any) -> str:
+    """A state in a table."""
+    text = shown(state)
+    if len(text) <= STATE_CHARACTERS_MAX:
+        return text
+    return f"{text[:STATE_CHARACTERS_MAX]}… ({len(text)} characters)"
 
 
 def _values(values: Sequence[Any]) -> pa.Array:

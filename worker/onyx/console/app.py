@@ -34,7 +34,7 @@ from onyx.serving.replies import Reply
 
 COOKIE = "onyx-console"
 LOGIN_BYTES_MAX = 4_096
-QUERY_MAX = 16
+QUERY_CHARACTERS_MAX = 8_000
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -147,7 +147,11 @@ class ConsoleApp:
 
     async def _live(self, request: Request) -> Response:
         query = _query(request.query_params.get("q", ""))
-        address = (request.query_params.get("path", "/")[:400], tuple(sorted(query.items())))
+        path = request.query_params.get("path", "/")[:400]
+        page = await asyncio.to_thread(self._console.page, path, query)
+        if not page.is_live:
+            return Response(status_code=204)  # after which a browser asks no more
+        address = (path, tuple(sorted(query.items())))
         stream = self._channels.follow(address)
         try:
             first = await anext(stream)
@@ -206,10 +210,7 @@ def _bytes(name: str) -> bytes:
 
 
 def _query(text: str) -> dict[str, str]:
-    try:
-        return dict(parse_qsl(text, max_num_fields=QUERY_MAX))
-    except ValueError:  # too many
-        return {}
+    return dict(parse_qsl(text[:QUERY_CHARACTERS_MAX]))
 
 
 def _out_of(cookie: str) -> bytes:

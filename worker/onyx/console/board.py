@@ -14,7 +14,7 @@ import logging
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -51,6 +51,8 @@ REST = 5.0
 """For so many times as long as it took to read nothing is read: of large clusters less often."""
 SETTLED_AFTER_S = 60.0
 """Workers report within this time what they have counted of a job that has ended."""
+READING_MAX = 64
+"""Things beside the board that are read at once."""
 PATIENCE_S, FIRST_PATIENCE_S = 2.0, 20.0
 """How long a page waits for what is read beside the log, and the first one."""
 SLOW = "What is beside the log is still being read."
@@ -254,6 +256,48 @@ class Renewed(Generic[T]):
         done.set()
 
 
+class Patient:
+    """Reads what a page shows and a board has not, each thing once for all who wait for it, and
+    holds up nobody for longer than he has patience. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[object, Future[Any]] = {}
+
+    def read(self, key: object, work: Callable[[], T], patience_s: float) -> T:
+        """What `work` gives, which is the same for equal keys.
+
+        Raises:
+            Unavailable: that takes too long, or too much is being read.
+            OnyxError: as `work` does.
+        """
+        with self._lock:
+            found = self._running.get(key)
+            if found is None:
+                if len(self._running) >= READING_MAX:
+                    raise Unavailable("so much is being read that this has to wait: load it again")
+                found = self._running[key] = Future()
+                threading.Thread(target=self._read, args=(key, work, found), daemon=True).start()
+        done, _ = wait((found,), patience_s)
+        if not done:
+            raise Unavailable(f"it has not come within {patience_s:g} s: load the page again")
+        value: T = found.result()
+        return value
+
+    def _read(self, key: object, work: Callable[[], object], found: Future[Any]) -> None:
+        value, failure = None, None
+        try:
+            value = work()
+        except Exception as error:
+            failure = error
+        with self._lock:
+            del self._running[key]
+        if failure is None:
+            found.set_result(value)
+        else:
+            found.set_exception(failure)
+
+
 class Reporter:
     """Reads what is beside the log, for all who look at the same time. For any thread.
 
@@ -277,6 +321,7 @@ class Reporter:
         self._now_ms, self._monotonic_s, self._fresh_s = now_ms, monotonic_s, fresh_s
         self._ask = ask
         self.manifests = Manifests(client.log)
+        self._patient = Patient()
         self._boards = Renewed(Board(), monotonic_s, fresh_s)
         self._completed: dict[JobId, Renewed[Mapping[str, int]]] = {}
         self._settled: dict[JobId, tuple[JobRecord, float, JobReports]] = {}
@@ -288,6 +333,10 @@ class Reporter:
         is_new = self._boards.renew(self._read, self._old, patience_s)
         board = self._boards.value
         return board if is_new else self._old(board, board.trouble or SLOW)
+
+    def read(self, key: object, work: Callable[[], T], patience_s: float | None = None) -> T:
+        """What a page needs besides. See `Patient.read`."""
+        return self._patient.read(key, work, PATIENCE_S if patience_s is None else patience_s)
 
     def completed(self, manifest: Job, job: JobId) -> Mapping[str, int]:
         """How many positions each input of a job has completed, as far as that is known now."""

@@ -7,9 +7,8 @@ prints. Here is what a page needs besides: entries that concern one job, and tho
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Literal
-
-import msgspec
 
 from onyx.console.words import listed, short, some
 from onyx.history.replicas import Change
@@ -41,8 +40,8 @@ from onyx.replica.commands import (
     SuspendJob,
     VouchJob,
 )
-from onyx.replica.job_events import Level
-from onyx.replica.story import events_of, proposer
+from onyx.replica.job_events import JobEvent
+from onyx.replica.story import events_of
 
 Kind = Literal["job", "member", "task"]
 PEOPLE = (SubmitJob, KillJob, SuspendJob, ResumeJob, DrainJob, SetOptions, PauseJob, Gc)
@@ -50,18 +49,6 @@ MEMBERS = (
     PrepareJoinCluster, NotifyJoinCluster, AcceptJoinCluster, AbortJoinCluster, AddVirtualPeer,
     GroupLeaveCluster, LeaveCluster,
 )  # fmt: skip
-
-
-class Happening(msgspec.Struct, frozen=True):
-    """An event of the log as it is shown."""
-
-    text: str
-    level: Level
-    job: str
-    """The job that it is about; empty for workers."""
-    by: str
-    at_ms: int
-    position: int
 
 
 def kind_of(command: Command) -> Kind:
@@ -135,38 +122,15 @@ def concerns(change: Change, job: JobId) -> bool:
     return change.old.records.get(job) is not change.new.records.get(job)
 
 
-def happenings(change: Change, job: JobId | None = None) -> tuple[Happening, ...]:
-    """What an entry has changed, in words: for one job, or for all and the workers."""
-    of = (lambda _: True) if job is None else job.__eq__
-    events = events_of(*change, of)
-    found = [
-        Happening(each.text, each.kind.level, each.job, each.by, each.at_ms, each.position)
-        for each in events
-    ]
-    if job is None:
-        found += (_about_members(change, text) for text in _members(change))
-    return tuple(found)
-
-
-def history_of(changes: Sequence[Change], job: JobId, most: int) -> tuple[Happening, ...]:
+def history_of(changes: Sequence[Change], job: JobId, most: int) -> tuple[JobEvent, ...]:
     """What has happened to a job, the newest first; of so many entries at most."""
     concerned = [each for each in changes if concerns(each, job)][-most:]
-    of = job.__eq__
-    return tuple(
-        Happening(event.text, event.kind.level, event.job, event.by, event.at_ms, event.position)
-        for each in reversed(concerned)
-        for event in reversed(events_of(*each, of))
-        if not event.kind.detail
-    )
+    events = chain.from_iterable(events_of(*each, job.__eq__) for each in concerned)
+    return tuple(reversed([each for each in events if not each.kind.detail]))
 
 
-def _about_members(change: Change, text: str) -> Happening:
-    entry = change.entry
-    return Happening(text, "info", "", proposer(entry), entry.at_ms, entry.position)
-
-
-def _members(change: Change) -> Iterator[str]:
-    """What no event says: peers, and steps on the way into the ring."""
+def members(change: Change) -> Iterator[str]:
+    """What no event says of an entry: peers, and steps on the way into the ring."""
     old, new = change.old, change.new
     more = len(new.peers) - len(old.peers)
     if more:

@@ -15,7 +15,6 @@ from onyx.base.structs import stored
 from onyx.client import failure_text
 from onyx.client.statuses import JobStatus, besides, why
 from onyx.console.board import Beginning, Board
-from onyx.console.entries import Happening
 from onyx.console.graph import Drawing, DrawnEdge, Mark, Node, drawn
 from onyx.console.jobs_page import Tone, word_of
 from onyx.console.measured import (
@@ -29,8 +28,9 @@ from onyx.console.measured import (
 from onyx.console.words import listed, short, some
 from onyx.ids import JobId, TaskName
 from onyx.model.job import CatalogEntry, FlowCondition, Job
+from onyx.replica.job_events import JobEvent
 from onyx.replica.state import Replica
-from onyx.reports.stalls import Stall, seconds
+from onyx.reports.stalls import StackFrame, Stall, seconds
 
 HELD_MIN = 0.01
 """Peers that wait for room, as a mean: below this it is noise."""
@@ -95,7 +95,7 @@ class JobPage(msgspec.Struct, frozen=True):
     held: tuple[HeldTask, ...]
     failure: tuple[str, ...]
     """Where the error was raised that killed it, and for which segment."""
-    history: tuple[Happening, ...]
+    history: tuple[JobEvent, ...]
     """The newest first."""
     figures: JobFigures
     silent: tuple[str, ...]
@@ -107,7 +107,7 @@ def job_page(
     board: Board,
     status: JobStatus,
     manifest: Job | None,
-    history: Sequence[Happening] = (),
+    history: Sequence[JobEvent] = (),
     completed: Mapping[str, int] | None = None,
 ) -> JobPage:
     """The page of a job.
@@ -341,15 +341,20 @@ def _held(status: JobStatus, now_ms: int) -> Iterator[HeldTask]:
     """What does not advance, the cause first."""
     ordered: list[Stall] = sorted(status.stalls, key=lambda each: each.since_ms)
     for each in sorted(ordered, key=lambda its: its.why not in status.stalled):
-        frames = (failure_text.frame_lines(asdict(frame)) for frame in each.stack)
         yield HeldTask(
             each.task,
             each.peer,
             seconds(each.since_ms, now_ms),
             each.why,
-            tuple(line.strip() for lines in frames for line in lines),
+            stack_lines(each.stack),
             bool(status.stalled) and each.why in status.stalled,
         )
+
+
+def stack_lines(frames: Sequence[StackFrame]) -> tuple[str, ...]:
+    """Where the user's code is, a line for each frame, innermost last."""
+    lines = (failure_text.frame_lines(asdict(each)) for each in frames)
+    return tuple(line.strip() for each in lines for line in each)
 
 
 def manifest_text(data: bytes, job: str) -> str:

@@ -67,7 +67,7 @@ class LivePage:
     async def _tick(self) -> None:
         path, query = self._address
         try:
-            parts = await asyncio.to_thread(self._parts, path, dict(query))
+            parts, is_live = await asyncio.to_thread(self._parts, path, dict(query))
         except Exception:
             logger.exception("a bug in the console: page %s cannot be made", path)
             return
@@ -82,13 +82,16 @@ class LivePage:
             try:
                 queue.put_nowait(_event(what) if what else ": still here\n\n")
                 self._viewers[queue] = True
+                if not is_live:  # such as an entry of the archive, which could not be read before
+                    queue.put_nowait(None)
             except asyncio.QueueFull:
                 self._viewers[queue] = False
 
-    def _parts(self, path: str, query: dict[str, str]) -> dict[str, str]:
+    def _parts(self, path: str, query: dict[str, str]) -> tuple[dict[str, str], bool]:
         page = self._console.page(path, query)
         texts = self._console.texts(page)
-        return {each.id: text for each, text in zip(page.parts, texts, strict=True)}
+        parts = {each.id: text for each, text in zip(page.parts, texts, strict=True)}
+        return parts, page.is_live
 
 
 class LivePages:

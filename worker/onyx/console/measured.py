@@ -11,12 +11,15 @@ from typing import Literal
 
 import msgspec
 
-from onyx.console.words import age, count, rate, size, some
+from onyx.console.words import age, count, instant, rate, size, some, took
 from onyx.reports.measures import (
+    Durations,
     EdgeMeasures,
     InputMeasures,
     JobMeasures,
     Measures,
+    PeerMeasures,
+    RequestMeasures,
     StateMeasures,
     TaskMeasures,
     WorkerMeasures,
@@ -38,6 +41,7 @@ class Measured(msgspec.Struct, frozen=True):
     jobs: Mapping[str, JobMeasures] = msgspec.field(default_factory=dict)
     tasks: Mapping[tuple[str, str], TaskMeasures] = msgspec.field(default_factory=dict)
     edges: Mapping[tuple[str, str, str], EdgeMeasures] = msgspec.field(default_factory=dict)
+    peers: Mapping[str, PeerMeasures] = msgspec.field(default_factory=dict)
 
 
 class JobFigures(msgspec.Struct, frozen=True):
@@ -46,6 +50,7 @@ class JobFigures(msgspec.Struct, frozen=True):
     rate: str = ""
     behind: str = ""
     latency: str = ""
+    retried: str = ""
 
 
 class TaskFigures(msgspec.Struct, frozen=True):
@@ -79,7 +84,8 @@ def measured_of(found: Measures) -> Measured:
         if its is not None:
             jobs[job] = its
     workers = {each.group: each for each in found.workers}
-    return Measured(workers, found.silent, jobs, tasks, edges)
+    peers = {each.peer: each for each in found.peers}
+    return Measured(workers, found.silent, jobs, tasks, edges, peers)
 
 
 def job_figures(measured: Measured, job: str) -> JobFigures:
@@ -89,7 +95,8 @@ def job_figures(measured: Measured, job: str) -> JobFigures:
         return JobFigures()
     behind = _behind(its.segments_behind, its.bytes_behind, its.seconds_behind)
     reads = "" if its.per_s is None else rate(its.per_s)
-    return JobFigures(reads, behind, _seconds(its.complete.quantile_s(LATENCY_PART)))
+    latency = took(its.complete.quantile_s(LATENCY_PART))
+    return JobFigures(reads, behind, latency, count(its.retried))
 
 
 def task_figures(measured: Measured, job: str, task: str) -> TaskFigures:
@@ -102,13 +109,84 @@ def task_figures(measured: Measured, job: str, task: str) -> TaskFigures:
     return TaskFigures(
         taken=rate(its.in_per_s) if its.counted else "",
         given=rate(its.out_per_s) if its.counted else "",
-        busy=f"{its.busy / its.peers:.0%}" if its.peers else "",
+        busy=_share(its.busy, its.peers),
         queue=count(its.queue_segments) if its.queue_max else "",
         behind="" if taken is None else input_behind(taken),
-        latency="" if taken is None else _seconds(taken.complete.quantile_s(LATENCY_PART)),
+        latency="" if taken is None else took(taken.complete.quantile_s(LATENCY_PART)),
         state="" if its.state is None else state_text(its.state),
         strain=strain,
         why=why,
+    )
+
+
+Facts = tuple[tuple[str, str], ...]
+"""What is known of something: each with its name."""
+
+
+def task_facts(its: TaskMeasures) -> Facts:
+    """All that is measured of a task, or of the part of it in one worker."""
+    state, taken = its.state, its.input
+    found = [
+        ("Takes", rate(its.in_per_s) if its.counted else ""),
+        ("Gives", rate(its.out_per_s) if its.counted else ""),
+        ("Busy", _share(its.busy, its.peers)),
+        ("Busiest peer", f"{its.busiest:.0%}" if its.peers > 1 else ""),
+        ("Waits for room", _share(its.backpressured, its.peers)),
+        ("In its inbox", f"{its.queue_segments:,} of {its.queue_max:,}" if its.queue_max else ""),
+        ("Phases of peers", _phases(its.phase)),
+        *((f"A batch: {stage}", durations_text(each)) for stage, each in its.stages.items()),
+        ("Watermark", "" if its.watermark_ms is None else instant(its.watermark_ms)),
+        *(() if taken is None else _input_facts(taken)),
+        *(() if state is None else _state_facts(state)),
+        *(() if its.requests is None else _request_facts(its.requests)),
+    ]
+    return tuple((name, text) for name, text in found if text)
+
+
+def durations_text(its: Durations) -> str:
+    """How long something took of late."""
+    if not its.count:
+        return ""
+    half, most = took(its.quantile_s(0.5)), took(its.quantile_s(LATENCY_PART))
+    return f"half within {half}, 99 % within {most}"
+
+
+def _share(peers: float, of: int) -> str:
+    return f"{peers / of:.0%}" if of else ""
+
+
+def _phases(phases: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {many:,}" for name, many in sorted(phases.items()))
+
+
+def _input_facts(its: InputMeasures) -> Facts:
+    return (
+        ("Partitions open", count(its.partitions)),
+        ("Behind", input_behind(its)),
+        ("Arriving", "" if its.arriving_per_s is None else rate(its.arriving_per_s)),
+        ("Waiting to be read", "" if its.waiting is None else count(its.waiting)),
+        ("In flight", count(its.in_flight)),
+        ("Complete", rate(its.completed_per_s)),
+        ("From reading to complete", durations_text(its.complete)),
+        ("Oldest in flight for", took(its.oldest_open_s)),
+        ("Read again in a minute", count(its.retried)),
+    )
+
+
+def _state_facts(its: StateMeasures) -> Facts:
+    return (
+        ("State", size(its.bytes)),
+        ("Groups", "" if its.groups is None else count(its.groups)),
+        ("Timers", "" if its.timers is None else count(its.timers)),
+        ("Next timer", "" if its.next_timer_ms is None else instant(its.next_timer_ms)),
+        *((f"Rows of {side}", count(rows)) for side, rows in its.sides.items()),
+    )
+
+
+def _request_facts(its: RequestMeasures) -> Facts:
+    return (
+        ("Requests of a minute", _phases(its.answers)),
+        ("Taken", durations_text(its.seconds)),
     )
 
 
@@ -153,12 +231,6 @@ def _behind(segments: int | None, bytes_: int | None, seconds: float | None) -> 
     if seconds:
         found.append(age(seconds * 1000))
     return ", ".join(found)
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value * 1000:,.0f} ms" if value < 1 else f"{value:,.1f} s"
 
 
 def _strain(measured: Measured, its: TaskMeasures) -> tuple[Strain, str]:

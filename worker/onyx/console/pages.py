@@ -18,9 +18,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from onyx import __version__
-from onyx.client.reader import JobReader
+from onyx.client.reader import FORGOTTEN, JobReader
 from onyx.client.statuses import JobStatus
 from onyx.console import words
+from onyx.console.ask_page import Answerer, AskPage, ask_page
 from onyx.console.board import Board, Past, Reporter, change_at
 from onyx.console.cluster_page import cluster_page
 from onyx.console.entries import called, concerns, history_of
@@ -32,6 +33,7 @@ from onyx.console.job_page import (
     version_before,
 )
 from onyx.console.jobs_page import Filter, jobs_page
+from onyx.console.task_page import WorkerPage, peer_page, task_page, worker_page
 from onyx.console.time_page import time_page, url_at
 from onyx.errors import OnyxError
 from onyx.history.replicas import Change
@@ -42,7 +44,11 @@ from onyx.replica.jobs import jobs_called
 HERE = Path(__file__).parent
 HISTORY_MAX = 200
 """Entries whose events are on the page of a job."""
-NAVIGATION = (("/", "Jobs"), ("/cluster", "Cluster"), ("/time", "Time"))
+UNREADABLE_NOW = 503
+"""Such a page is followed: it may be readable soon."""
+ARCHIVE_PATIENCE_S = 10.0
+"""How long the page of an entry waits that is read from the log or its archive."""
+NAVIGATION = (("/", "Jobs"), ("/cluster", "Cluster"), ("/time", "Time"), ("/ask", "Ask"))
 
 
 class PagePart(msgspec.Struct, frozen=True):
@@ -72,6 +78,7 @@ class Console:
         past: the log.
         reporter: reads for all viewers at once.
         tenancy: whose log it is.
+        answer: asks for a state of a job, as `ask_page` does.
     """
 
     def __init__(
@@ -81,8 +88,10 @@ class Console:
         reporter: Reporter,
         tenancy: str,
         now_ms: Callable[[], int],
+        answer: Answerer,
     ) -> None:
         self._client, self._past, self._reporter = client, past, reporter
+        self._answer = answer
         self._now_ms = now_ms
         self.tenancy = tenancy
 
@@ -92,7 +101,7 @@ class Console:
         try:
             found = self._find(board, path, query)
         except OnyxError as error:  # ZooKeeper or the archive is away, or something is damaged
-            found = missing("this cannot be read", str(error), code=503)
+            found = missing("this cannot be read", str(error), code=UNREADABLE_NOW)
         trouble = PagePart("trouble", "trouble.html", board)
         return msgspec.structs.replace(found, parts=(trouble, *found.parts))
 
@@ -128,9 +137,15 @@ class Console:
             )
         if path == "/time":
             return self._time(board, query)
-        head, _, rest = path.removeprefix("/jobs/").partition("/")
-        if path.startswith("/jobs/") and head and rest in ("", "manifest"):
-            return self._of_job(board, head, rest)
+        if path == "/ask":
+            return self._ask(board, query)
+        _, section, head, *rest = (*path.split("/"), "", "")
+        if section == "jobs" and head:
+            return self._of_job(board, head, "/".join(rest).strip("/"))
+        if section == "workers" and not any(rest):
+            return self._of_worker(worker_page(board, head), "worker", head)
+        if section == "peers" and not any(rest):
+            return self._of_worker(peer_page(board, head), "peer", head)
         return missing("there is no page here", "The addresses of pages are in the navigation.")
 
     def _time(self, board: Board, query: Mapping[str, str]) -> Page:
@@ -152,14 +167,34 @@ class Console:
     def _change(self, asked: str) -> Change | None:
         if not (asked.isascii() and asked.isdigit() and len(asked) < 18):
             return None
-        return change_at(self._past, self._client, Position(int(asked)))
+        at = Position(int(asked))
+        return self._reporter.read(
+            ("change", at), lambda: change_at(self._past, self._client, at), ARCHIVE_PATIENCE_S
+        )
+
+    def _of_worker(self, view: WorkerPage | None, what: str, id: str) -> Page:
+        if view is None:
+            why = f"No {what} that is here is called {id[:128]}."
+            return missing(f"no such {what}", why, "/cluster")
+        title = f"{what.capitalize()} {words.short(id)}"
+        return Page(title, "/cluster", (PagePart("worker", "worker.html", view),))
+
+    def _ask(self, board: Board, query: Mapping[str, str]) -> Page:
+        text, view = query.get("job", ""), AskPage()
+        if text:
+            status = _named(board, text)
+            if status is None:
+                return _no_job(text, "/ask")
+            manifest, unreadable = self._manifest(board, status)
+            if manifest is None:
+                return missing("this cannot be asked", unreadable or FORGOTTEN, "/ask")
+            view = ask_page(self._reporter, self._answer, status, manifest, query)
+        return Page("Ask", "/ask", (PagePart("ask", "ask.html", view),), is_live=False)
 
     def _of_job(self, board: Board, text: str, rest: str) -> Page:
-        names = {str(each.id): each.name for each in board.jobs}
-        found = jobs_called(board.replica, text, lambda each: names.get(each, ""))
-        status = board.status(found[0]) if len(found) == 1 else None
+        status = _named(board, text)
         if status is None:
-            return missing("no such job", f"No job is called {text[:128]}.", "/")
+            return _no_job(text)
         manifest, unreadable = self._manifest(board, status)
         title = f"{status.name or status.id} · {rest or 'job'}"
         if rest == "manifest":
@@ -167,6 +202,14 @@ class Console:
                 "manifest", "manifest.html", self._manifest_page(board, status, unreadable)
             )
             return Page(title, "/", (shown,), is_live=False)
+        if rest:
+            task = rest.removeprefix("tasks/")
+            of_task = (
+                task_page(board, status, manifest, task) if manifest and task != rest else None
+            )
+            if of_task is None:
+                return missing("no such page", unreadable or f"The job has no task {task[:128]}.")
+            return Page(title, "/", (PagePart("task", "task.html", of_task),))
         completed: Mapping[str, int] = {}
         if manifest is not None and status.id in board.replica.jobs:
             completed = self._reporter.completed(manifest, status.id)
@@ -186,7 +229,9 @@ class Console:
         if digest is None:
             return None, ""
         try:
-            return self._reporter.manifests.job(digest, status.id), ""
+            manifests = self._reporter.manifests
+            found = self._reporter.read(("job", digest), lambda: manifests.job(digest, status.id))
+            return found, ""
         except OnyxError as error:
             return None, f"its manifest cannot be read: {error}"
 
@@ -197,14 +242,30 @@ class Console:
         text, changed = "", tuple[DifferenceLine, ...]()
         try:
             if digest is not None:
-                text = manifest_text(self._reporter.manifests.text(digest), status.id)
-                if old is not None:
-                    changed = difference(
-                        manifest_text(self._reporter.manifests.text(old), before or ""), text
-                    )
+                text = self._text(digest, status.id)
+            if old is not None:
+                changed = difference(self._text(old, before or ""), text)
         except OnyxError as error:
             unreadable = unreadable or f"it cannot be read: {error}"
         return ManifestPage(status.id, status.name, text, before or "", changed, unreadable)
+
+    def _text(self, digest: str, job: str) -> str:
+        """A manifest as YAML. Raises as `Reporter.read`, and `manifest_text`."""
+        manifests = self._reporter.manifests
+        return manifest_text(
+            self._reporter.read(("text", digest), lambda: manifests.text(digest)), job
+        )
+
+
+def _named(board: Board, text: str) -> JobStatus | None:
+    """The job with an id, the beginning of one, or a name."""
+    names = {str(each.id): each.name for each in board.jobs}
+    found = jobs_called(board.replica, text, lambda each: names.get(each, ""))
+    return board.status(found[0]) if len(found) == 1 else None
+
+
+def _no_job(text: str, back: str = "/") -> Page:
+    return missing("no such job", f"No job is called {text[:128]}, or more than one.", back)
 
 
 class ManifestPage(msgspec.Struct, frozen=True):
@@ -230,7 +291,8 @@ class MissingPage(msgspec.Struct, frozen=True):
 def missing(what: str, why: str, back: str = "/", code: int = 404) -> Page:
     """The page that says so."""
     view = MissingPage(what, why, back)
-    return Page(what.capitalize(), "", (PagePart("missing", "missing.html", view),), code, False)
+    parts = (PagePart("missing", "missing.html", view),)
+    return Page(what.capitalize(), "", parts, code, is_live=code == UNREADABLE_NOW)
 
 
 @cache

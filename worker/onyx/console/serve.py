@@ -11,15 +11,18 @@ import ipaddress
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from onyx.base.event_loop import EventLoop
+from onyx.base.on_demand import OnDemand
 from onyx.base.seams import SystemClock
 from onyx.client.connection import connect
 from onyx.client.measures import measure_reader
 from onyx.client.reader import JobReader
 from onyx.console.app import LOOPBACK, ConsoleApp, Guard
+from onyx.console.ask_page import Answerer
 from onyx.console.board import Reporter, followed
 from onyx.console.pages import Console, templates
 from onyx.errors import OnyxError, UserError
@@ -31,12 +34,19 @@ from onyx.serving.server import HttpServer
 from onyx.settings import Settings
 from onyx.tls.server_files import ServerFiles
 
+if TYPE_CHECKING:  # see `ask_page`
+    from onyx.client.query import StateReader
+    from onyx.client.window_view import Question, WindowView
+
 PORT = 8484
 FRESH_S = 1.0
 MEASURES_TIMEOUT_S = 1.0
 """By then whoever has not answered is shown as silent."""
 CALL_TIMEOUT_S = 10.0
 VARIABLES = "ONYX_HTTP"
+_STATE_READER: OnDemand[Callable[[JobReader, Settings], StateReader]] = OnDemand(
+    "onyx.client.query:state_reader"
+)
 
 
 class ConsoleOptions(msgspec.Struct, frozen=True):
@@ -107,7 +117,9 @@ def serving(
         past = stack.enter_context(followed(client, failed))
         ask = asker(client, settings)
         reporter = Reporter(client, past, clock.wall_ms, time.monotonic, FRESH_S, ask)
-        console = Console(client, past, reporter, settings.tenancy_id, clock.wall_ms)
+        console = Console(
+            client, past, reporter, settings.tenancy_id, clock.wall_ms, answerer(client, settings)
+        )
         guard = Guard(options.hosts, Tokens(clock, options.token_file or None))
         app = ConsoleApp(console, guard, files is not None)
         templates()
@@ -130,6 +142,16 @@ def asker(client: JobReader, settings: Settings) -> Callable[[Replica], Measures
             return Measures(silent=dict.fromkeys(replica.groups, str(error)))
 
     return ask
+
+
+def answerer(client: JobReader, settings: Settings) -> Answerer:
+    """What asks for the states of jobs."""
+
+    def answer(question: Question, timeout_s: float) -> WindowView:
+        reader = _STATE_READER.load()(client, settings)
+        return reader.read(question, timeout_s)
+
+    return answer
 
 
 def _on(loop: EventLoop, work: object) -> None:

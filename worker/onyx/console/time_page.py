@@ -9,13 +9,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from onyx.console.entries import Happening, Kind, concerns, happenings, kind_of, said
+from onyx.console.entries import Kind, concerns, kind_of, members, said
 from onyx.history.replicas import Change
 from onyx.ids import JobId
 from onyx.replica import canonical
+from onyx.replica.job_events import JobEvent
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
-from onyx.replica.story import proposer
+from onyx.replica.story import events_of, proposer
 
 TICKS_MAX = 120
 """Columns of the picture of the log."""
@@ -75,7 +76,9 @@ class TimePage(msgspec.Struct, frozen=True):
     arguments: str
     parent: str
     """Where the entry is in reaction to which this one was written."""
-    changes: tuple[Happening, ...]
+    changes: tuple[JobEvent, ...]
+    members: tuple[str, ...]
+    """What it changed of who is there."""
     around: tuple[EntryRow, ...]
     ticks: tuple[Tick, ...]
     jobs: tuple[JobThen, ...]
@@ -127,7 +130,8 @@ def time_page(
         entry=_row(shown, at, job, names),
         arguments=_arguments(shown),
         parent=_parent(shown, job),
-        changes=happenings(shown),
+        changes=tuple(events_of(*shown, lambda _: True)),
+        members=tuple(members(shown)),
         around=tuple(row for each in reversed(around) if (row := _row(each, at, job, names))),
         ticks=_ticks(listed, at, job),
         jobs=tuple(then[:JOBS_MAX]),

@@ -26,6 +26,15 @@ def age(milliseconds: float) -> str:
     return " ".join(found[:2])
 
 
+def took(seconds: float | None) -> str:
+    """A time that something has taken: `12 ms`, `3.4 s`, `3 h 12 min`; empty: it is not known."""
+    if seconds is None:
+        return ""
+    if seconds >= 600:
+        return age(seconds * 1000)
+    return f"{seconds * 1000:,.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
 def count(number: float) -> str:
     """A number: whole ones with separators, others with one digit."""
     if isinstance(number, int) or number >= 100 or number == int(number):

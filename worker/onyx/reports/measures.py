@@ -23,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onyx.base.structs import prepared
+from onyx.reports.stalls import StackFrame
 
 RATE_S = 10.0
 """Rates are means over so long."""
@@ -97,6 +98,8 @@ class PartitionMeasures(msgspec.Struct, frozen=True):
     segments_behind: int | None = None
     """Segments that are there and not processed, those in flight included; None: not known."""
     bytes_behind: int | None = None
+    event_time_ms: int | None = None
+    """The newest event time that was read."""
 
 
 class InputMeasures(msgspec.Struct, frozen=True):
@@ -130,6 +133,8 @@ class InputMeasures(msgspec.Struct, frozen=True):
     """The partitions, those first that are furthest behind; at most `PARTITIONS_SHOWN_MAX`."""
     unknown: str = ""
     """Why it is not known now how far the input is behind."""
+    retried: int = 0
+    """Segments that were read again in the last `WINDOW_S`."""
 
     def __add__(self, other: InputMeasures) -> InputMeasures:
         return InputMeasures(
@@ -146,6 +151,7 @@ class InputMeasures(msgspec.Struct, frozen=True):
             _least(self.event_time_ms, other.event_time_ms),
             furthest((*self.slowest, *other.slowest)),
             self.unknown or other.unknown,
+            self.retried + other.retried,
         )
 
 
@@ -273,6 +279,21 @@ class EdgeMeasures(msgspec.Struct, frozen=True):
         )
 
 
+class PeerMeasures(msgspec.Struct, frozen=True):
+    """What a peer of a task does at the moment at which its worker is asked."""
+
+    job: str
+    task: str
+    peer: str
+    phase: str
+    step_s: float | None = None
+    """For how long it has been in its present step; None: between two."""
+    batches: int = 0
+    """How often it has come to the end of its loop."""
+    stack: tuple[StackFrame, ...] = ()
+    """Where the user's code is, innermost last; empty while none of it runs."""
+
+
 class ZooKeeperMeasures(msgspec.Struct, frozen=True):
     """ZooKeeper as one worker sees it, since it has joined."""
 
@@ -300,6 +321,13 @@ class WorkerMeasures(msgspec.Struct, frozen=True):
     zookeeper: ZooKeeperMeasures = ZooKeeperMeasures()
     memory_bytes: int | None = None
     """Memory of the process, as the kernel counts it."""
+    peers: tuple[PeerMeasures, ...] = ()
+    """The peers that work in it, in the order of jobs and tasks."""
+    container_bytes: int | None = None
+    """Memory of all processes in its cgroup, with the files that the kernel keeps for them; None:
+    it has none of its own."""
+    container_bytes_max: int | None = None
+    """So much may that be; None: there is no limit, or nobody knows."""
 
 
 @prepared
@@ -315,6 +343,11 @@ class Measures(msgspec.Struct, frozen=True):
     def tasks(self) -> tuple[TaskMeasures, ...]:
         """Each task of each job, over all workers that have answered."""
         return tuple(_by_key(chain.from_iterable(each.tasks for each in self.workers), _of_task))
+
+    @property
+    def peers(self) -> tuple[PeerMeasures, ...]:
+        """Each peer, of all workers that have answered."""
+        return tuple(chain.from_iterable(each.peers for each in self.workers))
 
     @property
     def edges(self) -> tuple[EdgeMeasures, ...]:
@@ -338,6 +371,8 @@ class JobMeasures(msgspec.Struct, frozen=True):
     """Groups that work on it and did not answer, each with the reason."""
     unknown: str = ""
     """Why it is not known how far it is behind."""
+    retried: int = 0
+    """Segments that inputs have read again in the last `WINDOW_S`."""
 
 
 def of_job(measures: Measures, job: str) -> JobMeasures | None:
@@ -363,6 +398,7 @@ def of_job(measures: Measures, job: str) -> JobMeasures | None:
         tuple(dict.fromkeys(each.target for each in held)),
         measures.silent,
         total.unknown,
+        total.retried,
     )
 
 
@@ -385,7 +421,8 @@ def in_words(job: JobMeasures) -> str:
         oldest = f"the oldest was read {job.oldest_open_s:,.0f} s ago"
     silent = [f"group {group} did not answer: {why}" for group, why in job.silent.items()]
     rate = "" if job.per_s is None else f"{job.per_s:,.0f} segments a second"
-    words = (rate, lag, complete, oldest, *silent[:SILENT_SHOWN_MAX])
+    again = f"{job.retried:,} read again within a minute" if job.retried else ""
+    words = (rate, lag, complete, oldest, again, *silent[:SILENT_SHOWN_MAX])
     return ", ".join(filter(None, words))
 
 

@@ -45,6 +45,11 @@ class PartSource(Protocol):
         ...
 
     @property
+    def retried(self) -> int:
+        """Segments that were read again, since this process reads it."""
+        ...
+
+    @property
     def unknown(self) -> str:
         """Why nobody can know now how far it is; empty if somebody can."""
         ...

@@ -59,6 +59,17 @@ class MemoryKills:
                 return int(text)
         return None
 
+    def held_bytes(self) -> int | None:
+        """Memory that the cgroup holds, with the files that the kernel keeps for it; None outside
+        of containers."""
+        for events, _ in self._files:
+            first = events.name == "memory.oom_control"
+            name = "memory.usage_in_bytes" if first else "memory.current"
+            text = _text(events.with_name(name)).strip()
+            if text.isdecimal():
+                return int(text)
+        return None
+
     def _folders(self) -> Iterator[tuple[Path, str, str]]:
         """Where the cgroup of this process is mounted, with the names of its two files."""
         paths = dict(_cgroups(_text(self._root / "proc/self/cgroup")))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -31,11 +29,10 @@ from onyx.client.connection import connect
 from onyx.client.query import window_pages
 from onyx.client.states.kinds import states_of
 from onyx.client.states.state import State
-from onyx.client.window_view import EXTENTS_DEFAULT, WindowView, json_line, shown
+from onyx.client.window_view import EXTENTS_DEFAULT, WindowView, json_line, shown, shown_state
 from onyx.codec.questions import encode_place, parse_key, selection
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.keystate.extents import Number
 from onyx.processes.surroundings import settings
 from onyx.settings import Settings
 from onyx.transport.state_queries import EXTENTS_MAX
@@ -106,8 +103,6 @@ ArrowOption = Annotated[
     Path | None,
     Option("--arrow", "Write an Arrow IPC stream to this file; - is the output."),
 ]
-STATE_CHARS_MAX = 1_000
-"""Length of a state in the table; JSON has all of it."""
 
 
 def state(
@@ -228,11 +223,11 @@ def extent_table(view: WindowView) -> Table:
     of_session = [Column("session key", overflow="fold")] if view.by_session_key else []
     table = Table(key, *bounds, *of_session, state)
     for extent in view.extents:
-        cells = [shown(extent.group), _bound(extent.lower, view), _bound(extent.upper, view)]
+        cells = [shown(extent.group), view.bound(extent.lower), view.bound(extent.upper)]
         if view.by_session_key:
             cells.append(shown(extent.session_key))
         # As Text, for `[a]` in a str would be taken for markup.
-        table.add_row(*(Text(_printable(each)) for each in (*cells, _cut(shown(extent.state)))))
+        table.add_row(*(Text(_printable(each)) for each in (*cells, shown_state(extent.state))))
     return table
 
 
@@ -244,24 +239,6 @@ def names_table(states: Sequence[State]) -> Table:
     return table
 
 
-def _cut(state: str) -> str:
-    if len(state) <= STATE_CHARS_MAX:
-        return state
-    return f"{state[:STATE_CHARS_MAX]}… ({len(state)} characters)"
-
-
 def _printable(text: str) -> str:
     """Text without what a terminal would obey: whoever sends segments does not command it."""
     return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
-
-
-def _bound(bound: Number, view: WindowView) -> str:
-    if not math.isfinite(bound):
-        return ""
-    if not view.in_time:
-        return str(bound)
-    try:
-        moment = datetime.fromtimestamp(bound / 1_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(bound)
-    return moment.isoformat(timespec="milliseconds" if bound % 1_000 else "seconds")

@@ -27,7 +27,7 @@ from onyx.errors import OnyxError, Unavailable, describe
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.model.locations import without_secrets
 from onyx.peer.router.answered import AnsweredRequests
-from onyx.peer.work.task_threads import TaskRunner
+from onyx.peer.work.task_threads import TaskRunner, stack_of
 from onyx.plugins.protocol import Behind, Cursor
 from onyx.replica.state import Replica
 from onyx.reports.measures import (
@@ -39,6 +39,7 @@ from onyx.reports.measures import (
     InputMeasures,
     Measures,
     PartitionMeasures,
+    PeerMeasures,
     TaskMeasures,
     WorkerMeasures,
     ZooKeeperMeasures,
@@ -49,6 +50,7 @@ from onyx.task.source.source import Source
 from onyx.task.task import BatchTask, Task
 from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST, Metric
 from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.memory_kills import MemoryKills
 
 LOOK_S = 2.0
 """Between two looks."""
@@ -70,6 +72,7 @@ class _Look(msgspec.Struct, frozen=True):
     stages: Mapping[str, Durations]
     complete: Durations
     completed: int
+    retried: int
     sent: Mapping[TaskName, int]
     waits_for: tuple[TaskName, ...]
 
@@ -93,6 +96,7 @@ class Measuring:
         """
         self._zookeeper = zookeeper
         self._requests = requests
+        self._cgroup = MemoryKills()
         self._group = group
         self._clock = clock
         self._lags = Lags(clock, aside)
@@ -123,7 +127,7 @@ class Measuring:
         """Set the series of how far inputs are behind, by the same measures."""
         series: dict[Metric, dict[tuple[str, ...], float]] = {each: {} for each in _EXPORTED}
         names = {each.task.job_id: each.task.job.name for each in self._runners if each.task.job}
-        for task in self.document().tasks if names else ():
+        for task in self._tried(None).tasks if names else ():
             if task.input is not None and task.job in names:
                 labels = names[JobId(task.job)], task.job, task.task
                 for metric, value in _EXPORTED.items():
@@ -140,9 +144,25 @@ class Measuring:
 
     def document(self, job: JobId | None = None) -> WorkerMeasures:
         """What is known now of a job, or of all. Raises Unavailable."""
+        counted = self._tried(job)
+        now_s = self._clock.monotonic_s()
+        peers = [_at_work(each, now_s) for each in self._of(job)]
+        return replace(
+            counted,
+            memory_bytes=_memory_bytes(),
+            peers=tuple(sorted(peers, key=lambda each: (each.job, each.task, each.peer))),
+            container_bytes=self._cgroup.held_bytes(),
+            container_bytes_max=self._cgroup.limit_bytes(),
+        )
+
+    def _of(self, job: JobId | None) -> list[TaskRunner]:
+        return [each for each in self._runners if job is None or each.task.job_id == job]
+
+    def _tried(self, job: JobId | None) -> WorkerMeasures:
+        """What the tasks have counted, of which metrics are set too."""
         for _ in range(TRIES):
             with contextlib.suppress(RuntimeError, LookupError):  # a task changed it meanwhile
-                return self._document(job)
+                return self._counted(job)
         raise Unavailable(f"the tasks of group {self._group} change faster than they are measured")
 
     def _take_down(self, task: Task, now_s: float) -> None:
@@ -153,17 +173,15 @@ class Measuring:
                 while looks[0].at_s < now_s - WINDOW_S:
                     looks.popleft()
 
-    def _document(self, job: JobId | None) -> WorkerMeasures:
+    def _counted(self, job: JobId | None) -> WorkerMeasures:
         now_s = self._clock.monotonic_s()
         with self._lock:
-            runners, position = self._runners, self._position
+            runners, position = self._of(job), self._position
             looks = {key: tuple(its) for key, its in self._looks.items()}
         tasks: list[TaskMeasures] = []
         edges: list[EdgeMeasures] = []
         for runner in runners:
             task = runner.task
-            if job is not None and task.job_id != job:
-                continue
             for part in task.parts:
                 key = _key(task, part)
                 passed = Passed(looks.get(key, ()), _look(task, part, now_s), part.of_query)
@@ -181,7 +199,6 @@ class Measuring:
             tuple(tasks),
             tuple(edges),
             replace(self._zookeeper(), log_position=position),
-            _memory_bytes(),
         )
         whole = Measures((one,))
         return replace(one, tasks=whole.tasks, edges=whole.edges)
@@ -208,6 +225,13 @@ class Passed:
         passed_s = max(self.now.at_s - before.at_s, LOOK_S)
         return (value(self.now) if grown < 0 else grown) / passed_s
 
+    def grown(self, value: Callable[[_Look], int]) -> int:
+        """By how much a count has grown in the window."""
+        before = self._before(WINDOW_S)
+        if self.now is None:
+            return 0
+        return max(0, value(self.now) - (0 if before is None else value(before)))
+
     def durations(self, value: Callable[[_Look], Durations]) -> Durations:
         """What has been added to durations in the window."""
         before = self._before(WINDOW_S)
@@ -227,6 +251,21 @@ class Passed:
             return None
         old = [each for each in self._looks if each.at_s <= self.now.at_s - age_s]
         return old[-1] if old else self._looks[0]
+
+
+def _at_work(runner: TaskRunner, now_s: float) -> PeerMeasures:
+    """What a peer does now."""
+    task = runner.task
+    since_s = task.status.step_since_s
+    return PeerMeasures(
+        task.job_id,
+        task.name,
+        task.peer,
+        task.phase.value,
+        None if since_s is None else max(0.0, now_s - since_s),
+        task.status.batches,
+        () if since_s is None else stack_of(runner),
+    )
 
 
 def _key(task: Task, part: MeasuredPart) -> Key:
@@ -252,6 +291,7 @@ def _look(task: Task, part: MeasuredPart, now_s: float) -> _Look | None:
         {stage: each.durations() for stage, each in tally.stages().items()},
         tally.complete.durations(),
         0 if source is None else source.completed,
+        0 if source is None else source.retried,
         sent,
         waits_for,
     )
@@ -300,9 +340,13 @@ def _of_source(source: PartSource, passed: Passed, now_s: float) -> InputMeasure
         complete=passed.durations(lambda look: look.complete),
         event_time_ms=min(newest, default=None),
         slowest=furthest(
-            PartitionMeasures(each.name, each.position, each.in_flight) for each in partitions
+            PartitionMeasures(
+                each.name, each.position, each.in_flight, event_time_ms=each.newest_ms
+            )
+            for each in partitions
         ),
         unknown=source.unknown,
+        retried=passed.grown(lambda look: look.retried),
     )
 
 

@@ -29,6 +29,9 @@ NOTHING_YET = "no micro-batch is committed yet"
 class QueryInput:
     """An input of a query (`task.measured.PartSource`)."""
 
+    retried = 0
+    """A micro-batch that is run again publishes nothing twice, and counts once."""
+
     def __init__(self, driver: Driver, task: str, make: Callable[[], Input]) -> None:
         """`make`: gives the plugin of the input."""
         self._driver, self._task, self._make = driver, task, make

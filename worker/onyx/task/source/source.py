@@ -112,8 +112,8 @@ class Source:
         positions."""
         self.completed = 0
         """Trees completed here."""
-        self._retried = 0
-        self._taken_over = 0
+        self.retried, self._retried_before, self._taken_over = 0, 0, 0
+        """Segments sent again here, and those that were when somebody asked last."""
         self.holds = InFlightRoots()
         """Trees that somebody works on."""
 
@@ -252,8 +252,8 @@ class Source:
 
     def take_retried(self) -> int:
         """Segments sent again since the last time this was asked."""
-        retried, self._retried = self._retried, 0
-        return retried
+        before, self._retried_before = self._retried_before, self.retried
+        return self.retried - before
 
     def take_taken_over(self) -> int:
         """Segments sent that an owner before this one may have sent, since the last time this was
@@ -297,7 +297,7 @@ class Source:
                 batches = partition.retry(self.plugin, self._clock)
                 for batch in batches:
                     batch.bad = self._bad_again(partition, batch)
-                self._retried += sum(map(len, batches))
+                self.retried += sum(map(len, batches))
             else:
                 batches = self._read_new(partition, in_flight)
             if batches:
