@@ -219,6 +219,8 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
                True),
         Quoted("scheduling 1,000 peers over 50 jobs without tags", "scheduling *, no tags", 1, "s"),
         Quoted("scheduling them with too few tagged peers", "scheduling *, too many tags", 1, "s"),
+        Quoted("fold of a log in which 1,000 jobs wait, with what it says",
+               "fold of a log in which * jobs wait", 8, "CPU s"),
     ),
     "bench_state": (
         Quoted("CPU of an id in a chunk of the state log", "CPU of appending *", 100, "ns an id"),

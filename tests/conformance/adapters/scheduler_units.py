@@ -9,7 +9,7 @@ from tests.conformance import replicas
 from onyx.ids import JobId, PeerId, Position
 from onyx.replica.derived import elected_sealer
 from onyx.replica.scheduling.allocation import JOB_SCHEDULERS, choose_ackers, split_by_share
-from onyx.replica.scheduling.demand import demand, kinds_of_peers
+from onyx.replica.scheduling.demand import demand
 from onyx.replica.scheduling.task_schedulers import split
 from onyx.replica.state import Replica
 
@@ -29,7 +29,7 @@ def _offer(given: dict[str, Any]) -> Any:
     scheduler = JOB_SCHEDULERS[replicas.short(given["job-scheduler"])]
     of_jobs = {"tasks": {job: ["t"] for job in given["jobs"]}}
     replica = replicas.replica({**given, **of_jobs, "peers": _peers(given["n-peers"])})
-    demands = [demand(replica, job, kinds_of_peers(replica)) for job in replica.jobs]
+    demands = [demand(replica, job) for job in replica.jobs]
     return scheduler.offer(demands, given["n-peers"])
 
 
@@ -44,14 +44,14 @@ def _distribute(given: dict[str, Any]) -> Any:
     peers = given.get("peers") or _peers(given["n"])
     about = {key: given[key] for key in ("peer-sites", "peer-tags") if key in given}
     replica = replicas.replica({"jobs": [JOB], "peers": peers, **about, **of_job})
-    return split(demand(replica, JOB, kinds_of_peers(replica)), given["n"])
+    return split(demand(replica, JOB), given["n"])
 
 
 def _qualified(given: dict[str, Any]) -> Any:
     of_job = {key: {JOB: given[key]} for key in ("tasks", "required-tags")}
     given = {"jobs": [JOB], "peers": given["peers"], "peer-tags": given["peer-tags"], **of_job}
     replica: Replica = replicas.replica(given)
-    return demand(replica, JOB, kinds_of_peers(replica)).qualified
+    return demand(replica, JOB).qualified
 
 
 def _shares(given: dict[str, Any]) -> Any:

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from immutables import Map
+from msgspec.structs import replace
 from tests.support.log.runs import by_job
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.members import LEFT_GROUPS_KEPT_MAX
 from onyx.replica.scheduling import colocation
-from onyx.replica.scheduling.demand import satisfies
+from onyx.replica.scheduling.demand import demand, has_tags
 from onyx.replica.state import Replica
 
 
@@ -166,8 +167,21 @@ def versions_are_set(replica: Replica) -> Iterator[str]:
 
 def tags_are_kept(replica: Replica) -> Iterator[str]:
     for job, task, peer in _places(replica):
-        if not satisfies(replica, peer, replica.spec(job).by_name[task].required_tags):
+        if not has_tags(
+            replica.peer_tags.get(peer, ()), replica.spec(job).by_name[task].required_tags
+        ):
             yield f"{peer} lacks tags for {job}/{task}"
+
+
+def demands_are_those_found_anew(replica: Replica) -> Iterator[str]:
+    """What is kept of the demand of a job holds."""
+    for job in replica.jobs:
+        record = replica.records[job]
+        assert record.run is not None
+        forgotten = replace(record, run=replace(record.run))
+        anew = replace(replica, records=replica.records.set(job, forgotten))
+        if demand(replica, job) != demand(anew, job):
+            yield f"{job} is taken to demand {demand(replica, job)}"
 
 
 def tasks_on(replica: Replica, job: JobId) -> dict[str, dict[TaskName, int]]:
@@ -335,6 +349,7 @@ STATES: Mapping[str, Callable[[Replica], Iterator[str]]] = {
     "R14": colocated_jobs_sit_together,
     "R15": options_are_of_tasks_that_run,
     "R16": peers_that_rest_are_on_sources_of_paused_jobs,
+    "R17": demands_are_those_found_anew,
     "F4": dead_groups_stay_away,
 }
 

@@ -8,6 +8,7 @@ from tests.support.log.submissions import job_spec
 
 from onyx.ids import NO_POSITION
 from onyx.replica.commands import DrainJob, ExhaustInput, PauseJob, SignalRest
+from onyx.replica.scheduling.demand import demand
 
 
 def healthy():
@@ -24,6 +25,12 @@ def healthy():
 def seat(replica, task, *peers):
     allocation = replica.run("j").allocation.set(task, peers)
     return altered(replica, "j", allocation=allocation)
+
+
+def asked(replica):
+    """The demand of a job is known."""
+    assert demand(replica, "j").lower == 3
+    return replica
 
 
 def respecified(replica, **more):
@@ -51,6 +58,7 @@ BROKEN = {
     ),
     "R15": lambda r: altered(r, "j", options=Map({"nowhere": Map({"maxPending": 5})})),
     "R16": lambda r: altered(r, "j", paused=NO_POSITION),
+    "R17": lambda r: respecified(asked(r), min_required_peers={"read": 2}),
     "F4": lambda r: replace(r, left=Map({"g1": 0})),
 }
 

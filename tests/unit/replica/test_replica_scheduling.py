@@ -19,6 +19,7 @@ from onyx.replica.commands import (
     PrepareJoinCluster,
 )
 from onyx.replica.scheduling.allocation import reconfigure
+from onyx.replica.scheduling.demand import demand
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 
@@ -257,3 +258,12 @@ def test_an_unrelated_job_is_not_touched_when_a_group_without_peers_leaves() -> 
         GroupLeaveCluster(id=GroupId("h")),
     )
     assert replica.run(JobId("j")).allocation_version == 3
+
+
+def test_what_a_waiting_job_demands_is_found_once_for_the_peers_that_there_are() -> None:
+    replica = play(cluster([], []), job("first", "a", "b"), job("waits", "a", "b"))
+    before = demand(replica, JobId("waits"))
+    replica = play(replica, job("third", "a", "b"), KillJob(job=JobId("third")))
+    assert demand(replica, JobId("waits")) is before
+    replica = play(replica, *added(2, ["gpu"]))
+    assert demand(replica, JobId("waits")).qualified == 3

@@ -41,13 +41,17 @@ def changed_runs(old: Replica, new: Replica) -> list[JobId]:
     if new.records is old.records:
         return []
     jobs = new.jobs if new.jobs is old.jobs else dict.fromkeys((*old.jobs, *new.jobs))
-    return [job for job in jobs if old.run(job) is not new.run(job)]
+    before, after = old.records, new.records
+    touched = [job for job in jobs if before.get(job) is not after.get(job)]
+    return [job for job in touched if old.run(job) is not new.run(job)]
 
 
 def _replace_lost_ackers(replica: Replica) -> Replica:
     """Ackers that are not on their job any more are replaced, and a job without peers has none."""
     for job in replica.jobs:
         run = replica.run(job)
+        if not run.ackers:
+            continue
         there = {peer for peers in run.allocation.values() for peer in peers}
         if not there.issuperset(run.ackers):
             chosen = choose_ackers(replica, job, run.allocation)

@@ -10,6 +10,9 @@ by job for each field was rejected: each end had to name them all.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -39,8 +42,9 @@ class Partitions(msgspec.Struct, frozen=True):
     """Content address of the list of their names (JSON array), in the chunk store of the log."""
 
 
-class JobRun(msgspec.Struct, frozen=True):
-    """The half of a job's record that the job has only while it runs."""
+class JobRun(msgspec.Struct, frozen=True, dict=True):
+    """The half of a job's record that the job has only while it runs. Scheduling keeps with it what
+    it has worked out (`scheduling.demand`)."""
 
     suspended: bool = False
     """The job wants no peers for now."""
@@ -127,7 +131,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     """The entry that ended it."""
 
 
-class Replica(msgspec.Struct, frozen=True):
+class Replica(msgspec.Struct, frozen=True, dict=True):
     """The value that the log folds into. Field names follow the original's replica keys."""
 
     job_scheduler: str = "balanced"
@@ -169,6 +173,21 @@ class Replica(msgspec.Struct, frozen=True):
     """The record of each job from its submission until it is collected."""
     rejected: int = 0
     """Entries that were refused: unknown command, bad arguments, repeats not counted."""
+
+    @cached_property
+    def peer_kinds(self) -> Mapping[tuple[str, ...], int]:
+        """How many members there are with each set of tags."""
+        tags = self.peer_tags
+        if not tags:
+            return {(): len(self.peers)}
+        return dict(Counter(tags.get(peer, ()) for peer in self.peers))
+
+    @cached_property
+    def peers_free(self) -> int:
+        """How many members work on no task."""
+        allocations = (self.run(job).allocation for job in self.jobs)
+        busy = {peer for each in allocations for peers in each.values() for peer in peers}
+        return sum(peer not in busy for peer in self.peers)
 
     def spec(self, job: JobId) -> JobSpec:
         """What came with the submission of a job.

@@ -11,6 +11,7 @@ that comes later is a further row of `JOB_SCHEDULERS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from itertools import accumulate
 
 import msgspec
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.scheduling.colocation import choose_machines
-from onyx.replica.scheduling.demand import Demand, demand, jobs_to_serve, kinds_of_peers
+from onyx.replica.scheduling.demand import Demand, demand
 from onyx.replica.scheduling.placement import Places, SeatPlan, place
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS, split
 from onyx.replica.spec import JobSpec
@@ -39,8 +40,7 @@ def reconfigure(replica: Replica) -> Replica:
     runs = {job: replica.run(job) for job in replica.jobs}
     if not replica.peers and not any(run.allocation for run in runs.values()):
         return replica  # jobs may be many before the first worker comes
-    kinds = kinds_of_peers(replica)
-    demands = [demand(replica, job, kinds) for job in jobs_to_serve(replica)]
+    demands = [demand(replica, job) for job, run in runs.items() if not run.suspended]
     runnable = [each for each in demands if each.scheduler in TASK_SCHEDULERS]
     allocations = _allocate(replica, runnable)
     for job, run in runs.items():
@@ -56,6 +56,8 @@ def plan(replica: Replica, demands: Sequence[Demand]) -> SeatPlan:
     scheduler = JOB_SCHEDULERS.get(replica.job_scheduler, JOB_SCHEDULERS["balanced"])
     numbers = distribute(scheduler, demands, len(replica.peers))
     assert sum(numbers.values()) <= len(replica.peers), "nobody is offered what is not there"
+    # Jobs that wait may be many more than those that run.
+    demands = [each for each in demands if numbers[each.job] >= each.lower]
     counts = {each.job: split(each, numbers[each.job]) for each in demands}
     wanted = {e.job: min(counts[e.job].values(), default=0) for e in demands if e.batches}
     machines, pools = choose_machines(replica, wanted)
@@ -164,24 +166,25 @@ def distribute(scheduler: JobScheduler, demands: Sequence[Demand], peers: int) -
     if scheduler.prefer is None:
         return got
     spare = sum(offers.values()) - sum(got.values())
-    lower = {demand.job: demand.lower for demand in demands}
-    upper = {demand.job: demand.upper for demand in demands}
-    while spare > 0:
-        open_ = [
-            (scheduler.prefer(demand, order, got[demand.job], peers), demand.job)
-            for order, demand in enumerate(demands)
-            if demand.job in offers
-            and got[demand.job] < upper[demand.job]
-            and lower[demand.job] - got[demand.job] <= spare
-        ]
-        if not open_:
-            break
-        _, job = min(open_)
-        got[job] += 1
+    open_ = [
+        (scheduler.prefer(demand, order, got[demand.job], peers), order)
+        for order, demand in enumerate(demands)
+        if demand.job in offers and got[demand.job] < demand.upper
+    ]
+    heapify(open_)
+    while spare > 0 and open_:
+        _, order = open_[0]
+        demand = demands[order]
+        has = got[demand.job]
+        # What it lacks only grows beside what is left, so it is not looked at again.
+        if has >= demand.upper or demand.lower - has > spare:
+            heappop(open_)
+            continue
+        got[demand.job] = has + 1
         spare -= 1
+        heapreplace(open_, (scheduler.prefer(demand, order, has + 1, peers), order))
     return {
-        demand.job: got[demand.job] if got[demand.job] >= lower[demand.job] else 0
-        for demand in demands
+        demand.job: got[demand.job] if got[demand.job] >= demand.lower else 0 for demand in demands
     }
 
 

@@ -1,22 +1,29 @@
-"""What scheduling must know of one job, collected from the replica once."""
+"""What scheduling must know of one job, collected from the replica once.
+
+Thousands of jobs may wait while others come and go, and each entry that makes a difference to
+scheduling asks for the demands of all. So a demand is kept with the running half of its job, which
+is the same object until the job changes, and holds as long as there are the same kinds of peers.
+That of a colocated job looks at what others have, and is found anew.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import msgspec
 
-from onyx.ids import NO_POSITION, JobId, PeerId, TaskName
+from onyx.ids import NO_POSITION, JobId, TaskName
 from onyx.replica.scheduling import colocation
 from onyx.replica.state import Replica
 
 Kinds = Mapping[tuple[str, ...], int]
-"""How many peers there are with each set of tags."""
+"""How many peers there are with each set of tags (`Replica.peer_kinds`)."""
+_KEPT = "demand"
 
 
-class Demand(msgspec.Struct, frozen=True):
+class Demand(msgspec.Struct, frozen=True, dict=True):
     """Limits and present state of one job; every mapping has all of its tasks."""
 
     job: JobId
@@ -40,7 +47,7 @@ class Demand(msgspec.Struct, frozen=True):
     batches: int | None = None
     """Batches of a colocated job: how often the machines have room for one peer of each task."""
 
-    @property
+    @cached_property
     def lower(self) -> int:
         """Fewest peers with which the job runs."""
         return sum(map(self.least, self.tasks))
@@ -49,7 +56,7 @@ class Demand(msgspec.Struct, frozen=True):
         """Fewest peers with which a task runs."""
         return self.present[task] if task in self.frozen else self.minimum[task]
 
-    @property
+    @cached_property
     def upper(self) -> float:
         """Most peers that the job can use; 0 when it cannot have its minimum, whatever it gets."""
         most = {
@@ -70,8 +77,19 @@ def jobs_to_serve(replica: Replica) -> list[JobId]:
     return [job for job in replica.jobs if not replica.run(job).suspended]
 
 
-def demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
+def demand(replica: Replica, job: JobId) -> Demand:
     """The demand of a running job."""
+    beside, kinds = replica.run(job).__dict__, replica.peer_kinds
+    kept: tuple[Kinds, Demand] | None = beside.get(_KEPT)
+    if kept is not None and kept[0] == kinds and kept[1].job == job:
+        return kept[1]
+    found = _demand(replica, job, kinds)
+    if found.batches is None:
+        beside[_KEPT] = kinds, found
+    return found
+
+
+def _demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
     spec = replica.spec(job)
     tasks = tuple(spec.by_name)
     tags = {task.name: task.required_tags for task in spec.tasks}
@@ -117,14 +135,6 @@ def _limit(peers: int | None) -> float:
     return math.inf if peers is None else peers
 
 
-def kinds_of_peers(replica: Replica) -> Kinds:
-    """How many members there are with each set of tags."""
-    tags = replica.peer_tags
-    if not tags:
-        return {(): len(replica.peers)}
-    return Counter(tags.get(peer, ()) for peer in replica.peers)
-
-
 def count_able(kinds: Kinds, requirements: Iterable[tuple[str, ...]]) -> int:
     """Peers whose tags satisfy at least one of the requirements."""
     wanted = [frozenset(required) for required in requirements]
@@ -140,8 +150,3 @@ def count_able(kinds: Kinds, requirements: Iterable[tuple[str, ...]]) -> int:
 def has_tags(tags: Iterable[str], required: Iterable[str]) -> bool:
     """Whether a peer with these tags has all that a task requires."""
     return frozenset(required).issubset(tags)
-
-
-def satisfies(replica: Replica, peer: PeerId, required: Iterable[str]) -> bool:
-    """Whether a peer has all tags that a task requires."""
-    return has_tags(replica.peer_tags.get(peer, ()), required)

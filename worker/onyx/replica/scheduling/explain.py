@@ -12,13 +12,7 @@ from itertools import takewhile
 from onyx.ids import JobId, TaskName
 from onyx.replica.jobs import restless
 from onyx.replica.scheduling.colocation import by_machine, movable
-from onyx.replica.scheduling.demand import (
-    Demand,
-    demand,
-    jobs_to_serve,
-    kinds_of_peers,
-    satisfies,
-)
+from onyx.replica.scheduling.demand import Demand, count_able, demand, jobs_to_serve
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS
 from onyx.replica.spec import SPARK_TAG
 from onyx.replica.state import Replica
@@ -34,7 +28,7 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
     if replica.run(job).suspended:
         then = "finish what is pending" if replica.run(job).draining else "go on"
         return f"it is suspended: `onyx resume {job}` lets it {then}"
-    needs = demand(replica, job, kinds_of_peers(replica))
+    needs = demand(replica, job)
     if needs.scheduler not in TASK_SCHEDULERS:
         known = ", ".join(TASK_SCHEDULERS)
         return f"it names {needs.scheduler} as its task scheduler, and there are only {known}"
@@ -59,15 +53,15 @@ def displaced(replica: Replica, job: JobId) -> bool:
     run = replica.run(job)
     if not run.displaced or run.suspended or any(run.allocation.values()):
         return False
-    needed = demand(replica, job, kinds_of_peers(replica)).lower
-    return _free_peers(replica) < needed <= len(replica.peers)
+    needed = demand(replica, job).lower
+    return replica.peers_free < needed <= len(replica.peers)
 
 
 def _lacking_tags(replica: Replica, demand: Demand, task: TaskName) -> str | None:
     """A task whose tags too few peers have, busy or not."""
     required = replica.spec(demand.job).by_name[task].required_tags
     least = demand.least(task)
-    able = sum(satisfies(replica, peer, required) for peer in replica.peers)
+    able = count_able(replica.peer_kinds, [required])
     if not required or able >= least:
         return None
     needs = "a peer" if least == 1 else f"{least} peers"
@@ -86,7 +80,7 @@ def _lacking_machine(replica: Replica, demand: Demand) -> str:
 
 
 def _lacking_peers(replica: Replica, demand: Demand) -> str:
-    needed, free = demand.lower, _free_peers(replica)
+    needed, free = demand.lower, replica.peers_free
     named = ", ".join(f"{task} {demand.least(task)}" for task in demand.tasks[:TASKS_NAMED_MAX])
     more = ", ..." if len(demand.tasks) > TASKS_NAMED_MAX else ""
     there = f"the cluster has {len(replica.peers)}, {free} of them free"
@@ -118,19 +112,6 @@ def _reason(replica: Replica, demand: Demand) -> str:
     if replica.job_scheduler == "greedy" and len(jobs_to_serve(replica)) > 1:
         return "the greedy job scheduler gives all peers to the first job"
     return "no placement satisfies the tags and shares of all jobs"
-
-
-def _free_peers(replica: Replica) -> int:
-    busy = {peer for peers in _all_peers(replica).values() for peer in peers}
-    return sum(peer not in busy for peer in replica.peers)
-
-
-def _all_peers(replica: Replica) -> dict[tuple[JobId, TaskName], tuple[str, ...]]:
-    return {
-        (job, task): peers
-        for job in replica.jobs
-        for task, peers in replica.run(job).allocation.items()
-    }
 
 
 def _peers(count: int) -> str:

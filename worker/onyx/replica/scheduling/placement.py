@@ -63,6 +63,8 @@ def place(replica: Replica, plan: SeatPlan) -> Places | None:
 
 def _colocate(replica: Replica, plan: SeatPlan) -> Places | None:
     """The peers of colocated jobs, machine by machine; those without a task before others."""
+    if not plan.machines:
+        return {}
     busy = frozenset(
         peer
         for job in replica.jobs
