@@ -15,6 +15,7 @@ from onyx.client.client import Client
 from onyx.client.deaths import report_death
 from onyx.client.window_view import Question, WindowView
 from onyx.codec.entries import encode_entry
+from onyx.console.actions import Actions
 from onyx.console.ask_page import Answerer
 from onyx.console.board import Past, Reporter
 from onyx.console.pages import Console
@@ -256,16 +257,22 @@ class ConsoleWorld:
         )  # fmt: skip
         report_death(self.log, died)
 
-    def console(self, figures: Measures = UNMEASURED, answer: Answerer = nobody_answers) -> Console:
+    def console(
+        self,
+        figures: Measures = UNMEASURED,
+        answer: Answerer = nobody_answers,
+        acts_on: Past | None = None,
+    ) -> Console:
         """A console that has read all. `figures`: what workers say that they measure; `answer`:
-        what is said of a state."""
-        past = Past(self.client.first_replica())
-        for change in self.client.changes():
+        what is said of a state; `acts_on`: a log that is followed, of a console with actions."""
+        past = acts_on or Past(self.client.first_replica())
+        for change in () if acts_on else self.client.changes():
             past.take(change.entry, change.new)
         reporter = Reporter(
             self.client, past, lambda: self.now_ms, lambda: self.clock_s, 0.5, lambda _: figures
         )
-        return Console(self.client, past, reporter, "shop", lambda: self.now_ms, answer)
+        actions = Actions(self.client, past, reporter.manifests) if acts_on else None
+        return Console(self.client, past, reporter, "shop", lambda: self.now_ms, answer, actions)
 
     def text(self, path: str, **query: str) -> str:
         """A page as the browser gets it."""

@@ -13,7 +13,7 @@ from onyx.processes.surroundings import settings
 
 
 def change_job(
-    change: Callable[[Client, JobId], None],
+    change: Callable[[Client, JobId], object],
     job: str,
     zookeeper: str | None,
     tenancy: str | None,

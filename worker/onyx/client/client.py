@@ -130,16 +130,16 @@ class Client(JobReader):
         """
         return named(self.log, self.replica(), text)
 
-    def kill(self, job: JobId) -> None:
-        """Stop a job for ever.
+    def kill(self, job: JobId, by: str = "") -> Position:
+        """Stop a job for ever; where that is in the log. `by`: who does it, as of all of these.
 
         Raises:
             UserError: no job has this id.
         """
         digest_of(self.replica(), job)
-        self.act(KillJob(job=job))
+        return self.act(KillJob(job=job), by)
 
-    def suspend(self, job: JobId) -> None:
+    def suspend(self, job: JobId, by: str = "") -> Position:
         """Take its peers from a job until it is resumed; what it has done stays.
 
         A repeat changes nothing.
@@ -147,9 +147,9 @@ class Client(JobReader):
         Raises:
             UserError: no job has this id, or it has ended.
         """
-        self._change(SuspendJob(job=job), "suspended")
+        return self._change(SuspendJob(job=job), by, "suspended")
 
-    def resume(self, job: JobId) -> None:
+    def resume(self, job: JobId, by: str = "") -> Position:
         """Let a suspended job ask for peers again, and one that is paused read on.
 
         The inputs of a suspended one replay from their frontiers. Changes nothing for a job that is
@@ -158,9 +158,9 @@ class Client(JobReader):
         Raises:
             UserError: no job has this id, or it has ended.
         """
-        self._change(ResumeJob(job=job), "resumed")
+        return self._change(ResumeJob(job=job), by, "resumed")
 
-    def drain(self, job: JobId) -> None:
+    def drain(self, job: JobId, by: str = "") -> Position:
         """Let a job read nothing new, complete what is pending, seal its outputs and complete.
 
         There is no way back. A suspended job stays suspended and does this when it is resumed. A
@@ -169,9 +169,11 @@ class Client(JobReader):
         Raises:
             UserError: no job has this id, or it has ended.
         """
-        self._change(DrainJob(job=job), "drained")
+        return self._change(DrainJob(job=job), by, "drained")
 
-    def set_options(self, job: JobId, task: str, options: Mapping[str, Any]) -> None:
+    def set_options(
+        self, job: JobId, task: str, options: Mapping[str, Any], by: str = ""
+    ) -> Position:
         """Give keys of a task's catalog entry other values while the job runs.
 
         All peers of the task follow them from their next batch on; nothing is allocated anew. The
@@ -187,11 +189,11 @@ class Client(JobReader):
         run, manifest = replica.run(job), read_manifest(self.log, replica, job)
         now = with_options(manifest, run.options, bool(run.declared))
         values = TaskOptions.of(read_options(now, task, options))
-        self.act(SetOptions(job=job, tasks={TaskName(task): values}))
+        return self.act(SetOptions(job=job, tasks={TaskName(task): values}), by)
 
-    def _change(self, command: SuspendJob | ResumeJob | DrainJob, done: str) -> None:
+    def _change(self, command: SuspendJob | ResumeJob | DrainJob, by: str, done: str) -> Position:
         check_runs(self.replica(), command.job, done)
-        self.act(command)
+        return self.act(command, by)
 
     def gc(self) -> Collected:
         """Forget the jobs that have ended, and trim the log. See `collection.collect_all`."""

@@ -364,10 +364,15 @@ def manifest_text(data: bytes, job: str) -> str:
         StateError: the bytes are none.
     """
     mapping = stored(data, dict[str, Any], f"the manifest of job {job}", "submit the job again")
-    text = yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True, width=100)
+    text = yaml_of(mapping)
     if len(text) > MANIFEST_CHARACTERS_MAX:
         text = f"{text[:MANIFEST_CHARACTERS_MAX]}\n... (it is longer: see `onyx log`)"
     return text
+
+
+def yaml_of(mapping: Mapping[str, Any]) -> str:
+    """A manifest as YAML."""
+    return yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True, width=100)
 
 
 def difference(before: str, now: str) -> tuple[DifferenceLine, ...]:

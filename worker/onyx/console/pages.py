@@ -21,6 +21,7 @@ from onyx import __version__
 from onyx.client.reader import FORGOTTEN, JobReader
 from onyx.client.statuses import JobStatus
 from onyx.console import words
+from onyx.console.actions import Actions, actions_of
 from onyx.console.ask_page import Answerer, AskPage, ask_page
 from onyx.console.board import Board, Past, Reporter, change_at
 from onyx.console.cluster_page import cluster_page
@@ -35,6 +36,7 @@ from onyx.console.job_page import (
 from onyx.console.jobs_page import Filter, jobs_page
 from onyx.console.task_page import WorkerPage, peer_page, task_page, worker_page
 from onyx.console.time_page import time_page, url_at
+from onyx.console.upgrade_page import upgrade_page, upgrade_tried
 from onyx.errors import OnyxError
 from onyx.history.replicas import Change
 from onyx.ids import JobId, Position
@@ -79,6 +81,7 @@ class Console:
         reporter: reads for all viewers at once.
         tenancy: whose log it is.
         answer: asks for a state of a job, as `ask_page` does.
+        actions: does what is asked for; None: the console only shows.
     """
 
     def __init__(
@@ -89,7 +92,9 @@ class Console:
         tenancy: str,
         now_ms: Callable[[], int],
         answer: Answerer,
+        actions: Actions | None = None,
     ) -> None:
+        self.actions = actions
         self._client, self._past, self._reporter = client, past, reporter
         self._answer = answer
         self._now_ms = now_ms
@@ -104,6 +109,20 @@ class Console:
             found = missing("this cannot be read", str(error), code=UNREADABLE_NOW)
         trouble = PagePart("trouble", "trouble.html", board)
         return msgspec.structs.replace(found, parts=(trouble, *found.parts))
+
+    def upgrade(self, job: JobId, text: str | None = None) -> Page:
+        """What a manifest in the place of a job would do; None: the page to write one on.
+
+        Raises:
+            OnyxError: there is no such job, or its manifest cannot be read.
+        """
+        client, replica = self._client, self._past.replica
+        if text is None:
+            view = upgrade_page(client, replica, job)
+        else:
+            view = upgrade_tried(client, replica, job, text)
+        part, title = PagePart("upgrade", "upgrade.html", view), f"{view.name} · upgrade"
+        return Page(title, "/", (part,), 400 if view.problems else 200, is_live=False)
 
     def html(self, page: Page) -> str:
         """A whole page."""
@@ -141,7 +160,7 @@ class Console:
             return self._ask(board, query)
         _, section, head, *rest = (*path.split("/"), "", "")
         if section == "jobs" and head:
-            return self._of_job(board, head, "/".join(rest).strip("/"))
+            return self._of_job(board, head, "/".join(rest).strip("/"), query.get("done", ""))
         if section == "workers" and not any(rest):
             return self._of_worker(worker_page(board, head), "worker", head)
         if section == "peers" and not any(rest):
@@ -191,7 +210,7 @@ class Console:
             view = ask_page(self._reporter, self._answer, status, manifest, query)
         return Page("Ask", "/ask", (PagePart("ask", "ask.html", view),), is_live=False)
 
-    def _of_job(self, board: Board, text: str, rest: str) -> Page:
+    def _of_job(self, board: Board, text: str, rest: str, done: str) -> Page:
         status = _named(board, text)
         if status is None:
             return _no_job(text)
@@ -217,8 +236,12 @@ class Console:
         view = job_page(board, status, manifest, its, completed)
         if unreadable:
             view = msgspec.structs.replace(view, unreadable=unreadable)
-        parts = [PagePart("head", "job_head.html", view), PagePart("graph", "job_graph.html", view)]
+        parts = [PagePart("head", "job_head.html", view)]
+        if self.actions is not None:
+            acts = actions_of(self._past.replica, status.id, its, done)
+            parts.append(PagePart("acts", "job_actions.html", acts))
         parts += [
+            PagePart("graph", "job_graph.html", view),
             PagePart("tasks", "job_tasks.html", view),
             PagePart("past", "job_past.html", view),
         ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,14 +19,18 @@ import msgspec
 from onyx.base.event_loop import EventLoop
 from onyx.base.on_demand import OnDemand
 from onyx.base.seams import SystemClock
+from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.client.measures import measure_reader
 from onyx.client.reader import JobReader
+from onyx.console.actions import Actions
 from onyx.console.app import LOOPBACK, ConsoleApp, Guard
 from onyx.console.ask_page import Answerer
 from onyx.console.board import Reporter, followed
 from onyx.console.pages import Console, templates
 from onyx.errors import OnyxError, UserError
+from onyx.log.acts import user_of_process
+from onyx.replica.authors import TOKEN, author
 from onyx.replica.state import Replica
 from onyx.reports.measures import Measures
 from onyx.requests.tokens import Tokens
@@ -59,6 +64,11 @@ class ConsoleOptions(msgspec.Struct, frozen=True):
     """Names by which browsers reach it, besides that of its host."""
     token_file: str = ""
     """A file with tokens, one a line, one of which is asked for."""
+    user_header: str = ""
+    """The header in which a proxy that shows a token names the user."""
+    has_actions: bool = False
+    """Whether jobs can be changed. Where no file has tokens, one is drawn then, and shown in the
+    address: others on this machine may look, and would act under the name of who has started it."""
 
     @property
     def is_loopback(self) -> bool:
@@ -80,6 +90,11 @@ class ConsoleOptions(msgspec.Struct, frozen=True):
             raise UserError(
                 f"a console at {self.host} is seen from other machines: name a file with a token "
                 "(--token-file), or listen on 127.0.0.1"
+            )
+        if self.user_header and not self.token_file:
+            raise UserError(
+                "anybody could name himself in the header of a proxy: name a file with a token "
+                "that the proxy shows (--token-file)"
             )
 
 
@@ -103,7 +118,7 @@ def console_of(
 
 @contextmanager
 def serving(
-    client: JobReader,
+    client: Client,
     settings: Settings,
     options: ConsoleOptions,
     failed: Callable[[], None] = lambda: None,
@@ -117,10 +132,20 @@ def serving(
         past = stack.enter_context(followed(client, failed))
         ask = asker(client, settings)
         reporter = Reporter(client, past, clock.wall_ms, time.monotonic, FRESH_S, ask)
+        actions = Actions(client, past, reporter.manifests) if options.has_actions else None
         console = Console(
-            client, past, reporter, settings.tenancy_id, clock.wall_ms, answerer(client, settings)
+            client,
+            past,
+            reporter,
+            settings.tenancy_id,
+            clock.wall_ms,
+            answerer(client, settings),
+            actions,
         )
-        guard = Guard(options.hosts, Tokens(clock, options.token_file or None))
+        drawn = secrets.token_urlsafe(16) if actions and not options.token_file else None
+        tokens = Tokens(clock, options.token_file or None, drawn)
+        unnamed = author(TOKEN, "unnamed") if options.token_file else user_of_process()
+        guard = Guard(options.hosts, tokens, unnamed, options.user_header)
         app = ConsoleApp(console, guard, files is not None)
         templates()
         loop = EventLoop("onyx-console")
@@ -128,7 +153,8 @@ def serving(
         server = HttpServer(http, app, listener, files)
         _on(loop, server.open())
         stack.callback(lambda: _on(loop, server.close()))
-        yield f"{'https' if server.tls else 'http'}://{_shown(options)}:{server.port}/"
+        address = f"{'https' if server.tls else 'http'}://{_shown(options)}:{server.port}/"
+        yield f"{address}login?token={drawn}" if drawn else address
 
 
 def asker(client: JobReader, settings: Settings) -> Callable[[Replica], Measures]:

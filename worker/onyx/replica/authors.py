@@ -12,10 +12,12 @@ AUDIT = "onyx.audit"
 """The logger of what people do to jobs. Its lines are JSON already, in every form of the log."""
 UNKNOWN = "unknown"
 COMMAND, KUBERNETES, WORKER = "command", "kubernetes", "worker"
+PROXY, TOKEN = "proxy", "token"
 UNPROVEN, FIELD_MANAGER = "unproven", "field-manager"
 """Where names come from: the user of a command or program, the user of an API server, a process of
-the cluster; whom somebody calls a user of the API server who may be another one, and the program
-that has written an object, which anybody can choose."""
+the cluster; of the console, whom a proxy before it has named, or whose token it was; whom somebody
+calls a user of the API server who may be another one, and the program that has written an object,
+which anybody can choose."""
 
 
 def author(source: str, name: str) -> str:

@@ -7,7 +7,9 @@ changed, and what it no longer holds opens nothing: an empty file opens to nobod
 away holds what it held for a minute, because whoever replaces it may remove it first; then nothing.
 What has tokens that were never there is open to nobody.
 
-All wires ask here: requests and states, over HTTP and over gRPC.
+Behind a token may stand whose it is, as in `5f3c... # ada`: the console records who has done what.
+
+All wires ask here: requests, states and the console, over HTTP and over gRPC.
 """
 
 from __future__ import annotations
@@ -55,9 +57,13 @@ class Tokens:
 
     def opened_by(self, token: bytes) -> bool:
         """Whether this is one of the tokens. How long that takes tells nothing about them."""
-        digest, found = sha256(token.strip()).digest(), False
-        for each in self._current():
-            found |= hmac.compare_digest(each, digest)
+        return self.holder(token) is not None
+
+    def holder(self, token: bytes) -> str | None:
+        """The name that stands behind a token, which may be empty; None: it is none of them."""
+        digest, found = sha256(token.strip()).digest(), None
+        for each, name in self._current():
+            found = name if hmac.compare_digest(each, digest) else found
         return found
 
     def refusal(self, token: bytes, what: str) -> Answer | None:
@@ -73,7 +79,7 @@ class Tokens:
             return Answer(Status.UNAUTHENTICATED, "the token is another one")
         return None
 
-    def _current(self) -> tuple[bytes, ...]:
+    def _current(self) -> tuple[tuple[bytes, str], ...]:
         if self._path is not None:
             with self._lock:
                 self._look(self._path)
@@ -114,13 +120,16 @@ def metadata_of(token: str) -> list[tuple[str, str]]:
     return [(KEY, f"Bearer {token}")] if token else []
 
 
-def tokens_in(text: str) -> Iterator[str]:
-    """The tokens of a file or a variable, one a line."""
-    return filter(None, map(str.strip, text.splitlines()))
+def tokens_in(text: str) -> Iterator[tuple[str, str]]:
+    """The tokens of a file or a variable, one a line, each with the name behind it."""
+    for line in text.splitlines():
+        token, _, name = line.partition(" # ")
+        if token.strip():
+            yield token.strip(), name.strip()
 
 
-def _digests(text: str) -> tuple[bytes, ...]:
-    return tuple(sha256(each.encode()).digest() for each in tokens_in(text))
+def _digests(text: str) -> tuple[tuple[bytes, str], ...]:
+    return tuple((sha256(token.encode()).digest(), name) for token, name in tokens_in(text))
 
 
 class ClientToken:
@@ -159,7 +168,7 @@ class ClientToken:
 
 
 def _checked(text: str, where: str) -> str:
-    token = next(tokens_in(text), "")
+    token, _ = next(tokens_in(text), ("", ""))
     if not token:
         raise UserError(f"{where} holds no token")
     if not (token.isascii() and token.isprintable()):

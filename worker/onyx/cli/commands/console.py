@@ -35,6 +35,15 @@ def console(
         str | None,
         Option("--token-file", "File with tokens, one of which is asked for.", metavar="FILE"),
     ] = None,
+    user_header: Annotated[
+        str | None,
+        Option(
+            "--user-header", "Header in which a proxy with a token names users.", metavar="NAME"
+        ),
+    ] = None,
+    actions: Annotated[
+        bool, Option("--actions", "Let jobs be suspended, resumed, drained, changed and killed.")
+    ] = False,
     kept: Annotated[
         Path | None,
         Option("--kept", "Folder where `onyx run --keep` has left a log.", metavar="FOLDER"),
@@ -44,11 +53,14 @@ def console(
 ) -> None:
     """Show a cluster in a browser: its jobs, why they wait or stand still, and what has happened.
 
-    It reads the log and what workers report, and changes nothing. Ends with SIGTERM or Ctrl-C.
+    It reads the log and what workers report, and changes nothing without --actions. Ends with
+    SIGTERM or Ctrl-C.
     """
     stop = stop_signal()
     found = settings(zookeeper, tenancy or (TENANCY if kept else None))
-    options = serve.ConsoleOptions(host, port, tuple(name or ()), token_file or "")
+    options = serve.ConsoleOptions(
+        host, port, tuple(name or ()), token_file or "", user_header or "", actions
+    )
     with ExitStack() as stack:
         if kept is not None:
             if zookeeper is not None:

@@ -10,8 +10,8 @@ from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOp
 from onyx.client.client import Client
 from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.model.parsing.options import value_of
 
-DIGITS_MAX = 18
 TaskArgument = Annotated[str, Argument("Name of the task.")]
 ValuesArgument = Annotated[
     list[str],
@@ -49,5 +49,4 @@ def parse_value(text: str) -> tuple[str, int | str]:
     key, equals, value = text.partition("=")
     if not (key and equals and value):
         raise UserError(f"{text!r} is not KEY=VALUE, as in maxPending=500 or batchTimeout=50ms")
-    number = value.isascii() and value.isdecimal() and len(value) <= DIGITS_MAX
-    return key, int(value) if number else value
+    return key, value_of(value)

@@ -17,6 +17,12 @@ from onyx.model.report import listed, nearest
 
 DEFAULT = "default"
 """Word for a key that is to be as if the manifest did not give it."""
+DIGITS_MAX = 18
+
+
+def value_of(text: str) -> int | str:
+    """A value as somebody types it: a number, or text such as `50ms`."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX else text
 
 
 def read_options(job: Job, task: str, given: Mapping[str, Any]) -> dict[str, int]:
