@@ -25,6 +25,7 @@ from onyx.ids import JobId, Position, TaskName
 from onyx.keystate.extents import Extent
 from onyx.log import documents
 from onyx.model.parsing.job import parse_mapping
+from onyx.replica import canonical
 from onyx.replica.command import Command
 from onyx.replica.commands import (
     AcceptJoinCluster,
@@ -329,6 +330,7 @@ def measured(world: ConsoleWorld) -> Measures:
     worker = WorkerMeasures(
         GROUPS[0], world.now_ms, tasks, edges, zookeeper, 180 << 20,
         tuple(_at_work(world, JobId(jobs["orders"]))), 700 << 20, 1 << 30,
+        canonical.digest(world.client.replica()),
     )  # fmt: skip
     return Measures((worker,), {GROUPS[2]: "no answer in time: 1 s"})
 

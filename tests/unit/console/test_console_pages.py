@@ -27,10 +27,12 @@ from onyx.client.window_view import Question, WindowView
 from onyx.console import ask_page, board
 from onyx.console.jobs_page import Filter
 from onyx.errors import LogReplaced, StateError, Unavailable
-from onyx.ids import JobId, TaskName
+from onyx.ids import JobId, Position, TaskName
 from onyx.keystate.selection import place_of
 from onyx.log.interface import Document
 from onyx.model.parsing.job import parse_mapping
+from onyx.replica import canonical
+from onyx.reports.measures import Measures, ZooKeeperMeasures
 
 
 def plain(page: str) -> str:
@@ -168,6 +170,25 @@ def test_the_cluster_shows_workers_ring_code_and_deaths(world: ConsoleWorld) -> 
     assert "SIGKILL, which held 900 MiB at most, with a memory limit of 1,024 MiB" in text
     assert page.count('<path class="watch"') == 4
     assert f"{GROUPS[0]} watches {GROUPS[2]}" in page
+
+
+def test_the_cluster_says_whose_replica_is_not_that_of_the_log(world: ConsoleWorld) -> None:
+    (worker,) = measured(world).workers
+    at = worker.zookeeper.log_position
+    before = canonical.digest(world.client.replica(Position(at - 1)))
+    said = [
+        worker,
+        replace(worker, group=GROUPS[2], digest=before),
+        replace(
+            worker, group=GROUPS[3], digest=before, zookeeper=ZooKeeperMeasures(log_position=at - 1)
+        ),
+        replace(worker, group=GROUPS[4], zookeeper=ZooKeeperMeasures(log_position=at + 7)),
+    ]
+    console = world.console(Measures(tuple(said)))
+    text = plain(console.html(console.page("/cluster", {})))
+    assert f"Replicas differ. {GROUPS[2][:13]}…: it has another replica than the log gives" in text
+    assert "Workers with the same replica as the log 2 of 4, 1 with another one" in text
+    assert text.count(" differs ") == 1
 
 
 def test_what_workers_measure_is_shown_where_it_is_looked_for(world: ConsoleWorld) -> None:

@@ -12,9 +12,12 @@ from msgspec.structs import replace
 from tests.support.log.replica_log import ReplicaLog
 from tests.support.log.runs import altered
 
-from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.model.job import Job
 from onyx.peer.group_telemetry import GroupTelemetry
+from onyx.replica import canonical
+from onyx.replica.command import Entry
+from onyx.replica.commands import Gc
 from onyx.replica.state import Replica
 from onyx.telemetry.catalog import ACKS, SOURCE_OFFSET
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
@@ -120,3 +123,24 @@ def test_an_entry_that_every_replica_rejects_is_counted_and_logged_with_the_reas
     (record,) = caplog.records
     assert record.getMessage().startswith("entry 0 of the log, 'kill-job', is rejected by every")
     assert "$.job" in record.getMessage()
+
+
+def test_every_thousandth_replica_has_its_digest_in_the_metrics(
+    metrics: PrometheusGroupMetrics,
+) -> None:
+    def digests() -> dict[str, float]:
+        (family,) = [
+            each for each in metrics.registry.collect() if each.name == "onyx_replica_digest"
+        ]
+        return {each.labels["position"]: each.value for each in family.samples}
+
+    telemetry = GroupTelemetry(G, metrics)
+    for position in (999, 1_000, 1_001, 2_000, 2_001):
+        entry = Entry(Position(position), Gc(id=""))
+        telemetry.applied(entry, replace(OFFERED, version=Position(position)), 0.001)
+        if position == 1_001:
+            assert digests().keys() == {"1000"}
+    first = int(canonical.digest(replace(OFFERED, version=Position(2_000)))[:12], 16)
+    assert digests() == {"2000": first}
+    telemetry.close()
+    assert digests() == {}

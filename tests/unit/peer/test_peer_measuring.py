@@ -16,6 +16,7 @@ from onyx.peer.router.inputs import RequestInput
 from onyx.peer.work.measuring import LOOK_S, SILENT_SOURCE, Lags, Measuring
 from onyx.plugins.protocol import Behind
 from onyx.processors import Processor
+from onyx.replica import canonical
 from onyx.reports.measures import (
     Measures,
     RequestMeasures,
@@ -155,6 +156,7 @@ def test_a_peer_says_where_in_the_code_of_its_user_it_is_and_for_how_long():
     assert "users_code" in [frame.function for frame in at_work.stack]
     assert {each.stack for each in found.peers if each.step_s is None} == {()}
     assert found.memory_bytes > 0
+    assert found.digest == canonical.digest(bench.replica())
     assert bench.measuring.document(JobId("another")).peers == ()
 
 

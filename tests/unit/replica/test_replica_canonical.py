@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 from tests.support.log.replica_log import ReplicaLog
 
 from onyx.errors import UserError
@@ -60,6 +61,14 @@ def test_the_digest_of_an_old_replica_is_the_same_after_many_others():
         log.tell(AddVirtualPeer(id=f"p{step}", group_id="g"))
         canonical.digest(log.new)
     assert canonical.digest(replica) == before == canonical.digest(busy_replica())
+
+
+def test_the_bytes_of_all_jobs_are_kept_of_few_replicas():
+    log = ReplicaLog().join("g")
+    for step in range(50):
+        records = log.new.records.set(f"j{step}", busy_replica().records["j1"])
+        canonical.digest(replace(log.new, records=records))
+    assert len(canonical._KEPT["records"]) <= canonical.ALL_RECORDS_KEPT_MAX
 
 
 PROGRAM = """

@@ -112,6 +112,18 @@ class Past:
         with self._lock:
             return tuple(self._changes)
 
+    def replica_at(self, position: int) -> Replica | None:
+        """The replica after an entry; None: it is not kept, or has not come yet."""
+        with self._lock:
+            if self.replica.version == position:
+                return self.replica
+            first = self._changes[0].entry.position if self._changes else position + 1
+            number = position - first
+            if not 0 <= number < len(self._changes):
+                return None
+            found = self._changes[number].new
+        return found if found.version == position else None
+
     def beginnings(self) -> Mapping[JobId, Beginning]:
         """Where the jobs began that are not forgotten."""
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -42,6 +42,8 @@ class WorkerRow(msgspec.Struct, frozen=True):
     """The last entry of the log that it has applied."""
     silent: str
     """Why it has not said what it measures."""
+    agrees: bool | None
+    """Whether its replica is the one that the log gives; None: they cannot be compared now."""
 
 
 class RingNode(msgspec.Struct, frozen=True):
@@ -82,14 +84,22 @@ class ClusterPage(msgspec.Struct, frozen=True):
     deaths: tuple[DeathRow, ...]
     version: int
     digest: str
+    agreeing: int
+    """Workers whose replicas are those that the log gives."""
+    differing: tuple[str, ...]
     left: int
     width: int = 2 * (RING_RADIUS + RING_MARGIN)
     height: int = 2 * (RING_RADIUS + RING_TOP)
 
 
-def cluster_page(board: Board) -> ClusterPage:
-    """The page as of now."""
+def cluster_page(board: Board, replica_at: Callable[[int], Replica | None]) -> ClusterPage:
+    """The page as of now.
+
+    Args:
+        replica_at: gives the replica after an entry, as far as it is known.
+    """
     replica = board.replica
+    agree = {each: _agrees(board.measured, each, replica_at) for each in replica.groups}
     works = _work(replica)
     found = codes.by_pool(
         (replica.peer_tags.get(peer, ()), replica.peer_sites[peer].get(codes.CODE))
@@ -100,7 +110,8 @@ def cluster_page(board: Board) -> ClusterPage:
     deaths = sorted(board.deaths, key=lambda each: -each.at_ms)[:20]
     return ClusterPage(
         workers=tuple(
-            _worker(replica, each, works, board.measured) for each in replica.groups[:WORKERS_MAX]
+            _worker(replica, each, works, board.measured, agree[each])
+            for each in replica.groups[:WORKERS_MAX]
         ),
         more_workers=max(0, len(replica.groups) - WORKERS_MAX),
         joining=tuple(
@@ -123,6 +134,8 @@ def cluster_page(board: Board) -> ClusterPage:
         ),
         version=replica.version,
         digest=canonical.digest(replica),
+        agreeing=sum(each is True for each in agree.values()),
+        differing=tuple(short(each, 13) for each, agrees in agree.items() if agrees is False),
         left=len(replica.left),
     )  # fmt: skip
 
@@ -145,8 +158,21 @@ def _work(replica: Replica) -> dict[PeerId, JobId]:
     }
 
 
+def _agrees(
+    measured: Measured, group: GroupId, replica_at: Callable[[int], Replica | None]
+) -> bool | None:
+    """Whether a worker has the replica that the log gives at the entry that it has applied."""
+    its = measured.workers.get(group)
+    mine = None if its is None or not its.digest else replica_at(its.zookeeper.log_position)
+    return None if its is None or mine is None else canonical.digest(mine) == its.digest
+
+
 def _worker(
-    replica: Replica, group: GroupId, works: dict[PeerId, JobId], measured: Measured
+    replica: Replica,
+    group: GroupId,
+    works: dict[PeerId, JobId],
+    measured: Measured,
+    agrees: bool | None,
 ) -> WorkerRow:
     its = measured.workers.get(group)
     peers = replica.groups_index.get(group, ())
@@ -166,6 +192,7 @@ def _worker(
         None if its is None else its.memory_bytes,
         None if its is None else its.zookeeper.log_position,
         measured.silent.get(group, ""),
+        agrees,
     )
 
 

@@ -152,7 +152,9 @@ class Console:
             return Page("Jobs", "/", (PagePart("jobs", "jobs.html", view),))
         if path == "/cluster":
             return Page(
-                "Cluster", path, (PagePart("cluster", "cluster.html", cluster_page(board)),)
+                "Cluster",
+                path,
+                (PagePart("cluster", "cluster.html", cluster_page(board, self._past.replica_at)),),
             )
         if path == "/time":
             return self._time(board, query)

@@ -12,6 +12,7 @@ from collections import Counter
 
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.model.job import Job
+from onyx.replica import canonical
 from onyx.replica.command import Entry, Undecodable
 from onyx.replica.state import Replica
 from onyx.reports.measures import ZooKeeperMeasures
@@ -23,6 +24,7 @@ from onyx.telemetry.catalog import (
     LOG_ENTRIES,
     LOG_REJECTED,
     PEERS,
+    REPLICA_DIGEST,
     REPLICA_VERSION,
     STREAM_BYTES,
     STREAM_FRAMES,
@@ -39,6 +41,8 @@ from onyx.transport.counters import Counters
 
 logger = logging.getLogger(__name__)
 REFUSAL_CHARACTERS_MAX = 300
+DIGEST_EVERY = 1_000
+"""Entries from one digest of the replica to the next: a series each, and some milliseconds."""
 
 
 class GroupTelemetry:
@@ -91,6 +95,9 @@ class GroupTelemetry:
         metrics.observe(LOG_APPLY_SECONDS, seconds, fn)
         metrics.set(LOG_APPLIED, entry.position)
         metrics.set(REPLICA_VERSION, entry.position)
+        if entry.position % DIGEST_EVERY == 0:
+            digest = int(canonical.digest(replica)[:12], 16)
+            metrics.replace(REPLICA_DIGEST, {(str(entry.position),): digest})
         if isinstance(command, Undecodable):
             metrics.add(LOG_REJECTED)
             logger.warning(
@@ -123,7 +130,8 @@ class GroupTelemetry:
         metrics.set(ZOOKEEPER_WATCHES, now.watches)
 
     def close(self) -> None:
-        """The incarnation has ended: it has no peers and no jobs."""
+        """The incarnation has ended: it has no peers and no jobs, and no replica."""
+        self._metrics.replace(REPLICA_DIGEST, {})
         self.observe(Replica())
 
     def _end_jobs(self, replica: Replica) -> None:

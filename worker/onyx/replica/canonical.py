@@ -27,6 +27,8 @@ from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 
 FIELD_VALUES_KEPT_MAX = 64
 """Values of one field whose bytes are kept: those of a few replicas that are in use at a time."""
+ALL_RECORDS_KEPT_MAX = 4
+"""Replicas of which the bytes of all jobs together are kept: by far the most."""
 RECORDS_KEPT_MAX = 4_096
 """Records of jobs whose bytes are kept."""
 
@@ -98,7 +100,7 @@ _Kept = dict[int, tuple[Any, bytes, bytes]]
 def _field(replica: Replica, name: str) -> tuple[bytes, bytes]:
     value = getattr(replica, name)
     if name == "records":
-        return _kept(_KEPT[name], FIELD_VALUES_KEPT_MAX, value, _records)
+        return _kept(_KEPT[name], ALL_RECORDS_KEPT_MAX, value, _records)
     shape = _SHAPES[name]
     return _kept(_KEPT[name], FIELD_VALUES_KEPT_MAX, value, lambda each: _json(shape.plain(each)))
 

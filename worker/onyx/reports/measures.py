@@ -328,6 +328,8 @@ class WorkerMeasures(msgspec.Struct, frozen=True):
     it has none of its own."""
     container_bytes_max: int | None = None
     """So much may that be; None: there is no limit, or nobody knows."""
+    digest: str = ""
+    """Hash of its replica after `zookeeper.log_position`, which all workers have in common."""
 
 
 @prepared

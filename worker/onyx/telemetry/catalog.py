@@ -355,6 +355,11 @@ REPLICA_VERSION = Metric(
     "onyx_replica_version", "gauge", (),
     "Version of the replica: equal on all workers when the log is idle.",
 )  # fmt: skip
+REPLICA_DIGEST = Metric(
+    "onyx_replica_digest", "gauge", ("position",),
+    "The first 48 bits of the hash of the replica after the newest entry whose position is "
+    "divisible by 1,000: equal on all workers of a cluster.",
+)  # fmt: skip
 PEERS = Metric(
     "onyx_peers",
     "gauge",

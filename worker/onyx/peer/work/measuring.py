@@ -29,6 +29,7 @@ from onyx.model.locations import without_secrets
 from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.work.task_threads import TaskRunner, stack_of
 from onyx.plugins.protocol import Behind, Cursor
+from onyx.replica import canonical
 from onyx.replica.state import Replica
 from onyx.reports.measures import (
     NO_DURATIONS,
@@ -103,7 +104,7 @@ class Measuring:
         self._lock = threading.Lock()
         self._looks: dict[Key, deque[_Look]] = {}
         self._runners: tuple[TaskRunner, ...] = ()
-        self._position = 0
+        self._replica = Replica()
         self._next_s = 0.0
 
     def look(self, runners: Collection[TaskRunner], replica: Replica) -> bool:
@@ -113,7 +114,7 @@ class Measuring:
             return False
         self._next_s = now_s + LOOK_S
         with self._lock:
-            self._runners, self._position = tuple(runners), replica.version
+            self._runners, self._replica = tuple(runners), replica
             for runner in self._runners:
                 self._take_down(runner.task, now_s)
             there = {_key(each.task, part) for each in self._runners for part in each.task.parts}
@@ -144,15 +145,17 @@ class Measuring:
 
     def document(self, job: JobId | None = None) -> WorkerMeasures:
         """What is known now of a job, or of all. Raises Unavailable."""
-        counted = self._tried(job)
+        counted, replica = self._tried(job), self._replica
         now_s = self._clock.monotonic_s()
         peers = [_at_work(each, now_s) for each in self._of(job)]
         return replace(
             counted,
+            zookeeper=replace(counted.zookeeper, log_position=replica.version),
             memory_bytes=_memory_bytes(),
             peers=tuple(sorted(peers, key=lambda each: (each.job, each.task, each.peer))),
             container_bytes=self._cgroup.held_bytes(),
             container_bytes_max=self._cgroup.limit_bytes(),
+            digest=canonical.digest(replica),
         )
 
     def _of(self, job: JobId | None) -> list[TaskRunner]:
@@ -176,7 +179,7 @@ class Measuring:
     def _counted(self, job: JobId | None) -> WorkerMeasures:
         now_s = self._clock.monotonic_s()
         with self._lock:
-            runners, position = self._of(job), self._position
+            runners = self._of(job)
             looks = {key: tuple(its) for key, its in self._looks.items()}
         tasks: list[TaskMeasures] = []
         edges: list[EdgeMeasures] = []
@@ -198,7 +201,7 @@ class Measuring:
             self._clock.wall_ms(),
             tuple(tasks),
             tuple(edges),
-            replace(self._zookeeper(), log_position=position),
+            self._zookeeper(),
         )
         whole = Measures((one,))
         return replace(one, tasks=whole.tasks, edges=whole.edges)
