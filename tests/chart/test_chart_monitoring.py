@@ -202,6 +202,15 @@ def test_the_monitors_keep_the_labels_that_queries_need() -> None:
     assert [each["targetLabel"] for each in endpoint["relabelings"]] == ["onyx_cluster"]
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_native_histograms_are_made_beside_the_classic_ones(wanted: bool) -> None:
+    values = {"metrics": {"podMonitor": {"create": True, "nativeHistograms": wanted}}}
+    for name in ("onyx-worker", "onyx-operator"):
+        spec = named("PodMonitor", name, values)["spec"]
+        assert spec.get("convertClassicHistogramsToNHCB", False) is wanted
+        assert spec.get("scrapeClassicHistograms", False) is wanted
+
+
 def test_spark_servers_are_scraped_where_there_may_be_some() -> None:
     values = {"metrics": {"podMonitor": {"create": True}}, "spark": {"enabled": True}}
     monitor = named("PodMonitor", "onyx-spark", values)["spec"]

@@ -70,6 +70,7 @@ class Prometheus:
                     f"--config.file={self._configuration}",
                     f"--storage.tsdb.path={self._folder / 'data'}",
                     f"--web.listen-address=127.0.0.1:{self._port}",
+                    "--enable-feature=exemplar-storage",
                 ],
                 stdout=log,
                 stderr=log,
@@ -93,6 +94,11 @@ class Prometheus:
         found = self._get("/api/v1/query", query=expression)
         result = found["result"]
         return result if found["resultType"] == "vector" else [{"metric": {}, "value": result}]
+
+    def exemplars(self, series: str) -> list[dict[str, str]]:
+        """The labels of all exemplars that some series have had."""
+        found = self._get("/api/v1/query_exemplars", query=series)
+        return [each["labels"] for its in found for each in its["exemplars"]]
 
     def rules(self) -> list[dict[str, Any]]:
         """All rules with their health."""

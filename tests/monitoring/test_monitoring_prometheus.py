@@ -8,6 +8,7 @@ begin.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -205,11 +206,12 @@ def pages_of(zookeeper: ZooKeeperServer) -> TelemetryServer:
 def asking(url: str) -> Iterator[None]:
     """A client sends one request after the other; that the job is not there yet is an answer."""
     ended, pool = threading.Event(), urllib3.PoolManager(retries=False, timeout=5.0)
+    ids = (f"request-{number}" for number in itertools.count())
 
     def ask() -> None:
         while not ended.wait(0.05):
             with contextlib.suppress(urllib3.exceptions.HTTPError):
-                pool.request("POST", url, json={"n": 1})
+                pool.request("POST", url, json={"n": 1}, headers={"Idempotency-Key": next(ids)})
 
     client = threading.Thread(target=ask)
     client.start()
@@ -239,6 +241,22 @@ def test_an_alert_finds_the_series_that_it_asks_for(
     for metric in sorted({each.metric for each in promql.selected(rule["expr"])}):
         for series in prometheus.until(lambda m=metric: prometheus.query(m), metric):
             assert labels <= series["metric"].keys()
+
+
+@pytest.mark.parametrize(
+    ("series", "labels"),
+    [
+        ('onyx_segment_complete_seconds_bucket{job="busy"}', {"partition", "position"}),
+        ('onyx_request_seconds_bucket{job="asked"}', {"request"}),
+    ],
+)
+def test_a_bucket_leads_to_a_segment_or_request(
+    prometheus: Prometheus, series: str, labels: set[str]
+) -> None:
+    (example, *_) = prometheus.until(lambda: prometheus.exemplars(series), series)
+
+    assert example.keys() == labels
+    assert example.get("request", "request-").startswith("request-")
 
 
 def test_the_rules_are_healthy_and_only_what_is_wrong_is_told(prometheus: Prometheus) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -40,7 +40,7 @@ from onyx.requests.request import (
 from onyx.settings import Settings
 from onyx.storage.interface import MemoryBlobStore
 from onyx.telemetry.catalog import Metric
-from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.interface import NO_EXAMPLE, GroupMetrics
 from onyx.transport.interface import Transport
 
 ME = GroupId("me")
@@ -114,9 +114,13 @@ class Series(GroupMetrics):
 
     def __init__(self, found: dict[tuple[str, ...], list[float]]) -> None:
         self.found = found
+        self.examples: list[Mapping[str, str]] = []
 
-    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+    def observe(
+        self, metric: Metric, value: float, *labels: str, example: Mapping[str, str] = NO_EXAMPLE
+    ) -> None:
         self.found.setdefault(labels, []).append(value)
+        self.examples.append(example)
 
     def remove(self, metric: Metric, *labels: str) -> None:
         del self.found[labels]
@@ -225,6 +229,23 @@ def test_an_answer_is_counted_once_by_level_and_status_with_its_time(world: Worl
     assert key == ("job", "in")
     assert its.answers == {"ack processed": 1, "ack busy": 1}
     assert (its.seconds.count, its.seconds.total_s) == (1, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("id", "example"),
+    [
+        ("", {}),
+        ("upload-17", {"request": "upload-17"}),
+        ("7" * 255 + "!", {"request": "7" * 120 + "!"}),
+        ('a"b\\c\nd\0', {"request": "abcd"}),
+    ],
+)
+def test_the_id_of_a_request_is_the_example_of_its_time(
+    id: str, example: Mapping[str, str]
+) -> None:
+    series = Series({})
+    AnsweredRequests(series).count(INPUT, Level.ACK, Status.PROCESSED, 1.0, id)
+    assert series.examples == [example]
 
 
 def test_a_request_over_http_is_counted_as_well(world: World) -> None:

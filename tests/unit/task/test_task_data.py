@@ -13,6 +13,7 @@ from tests.support.jobs.bench import Bench, chain
 
 from onyx.errors import Unavailable
 from onyx.ledger.lineage import positions_of
+from onyx.telemetry.interface import TalliedTask
 
 SEGMENTS = [{"n": n} for n in range(12)]
 Segment = dict[str, Any]
@@ -203,6 +204,21 @@ def test_what_is_read_again_is_what_was_at_its_position_though_some_has_complete
     assert again.roots is not None
     found = [segment["n"] for segment in again.segments]
     assert found == positions_of(again.roots).tolist() == list(range(3, 10))
+
+
+def test_of_trees_that_are_complete_one_is_an_example() -> None:
+    bench = Bench(chain(SEGMENTS[:10], batch_size=10), {"m:same": lambda segment: segment})
+    bench.start()
+    source, metrics = bench.task("read").runtime.source, TalliedTask()
+    assert source is not None
+    while not (batches := source.read()):
+        pass
+    (batch,) = batches
+    (name,) = (each.name for each in source.partitions.values())
+    for chosen in (slice(0, 2), [4, 7]):
+        source.complete(batch.roots[chosen], metrics)
+        (example,) = filter(None, metrics.tally.complete.examples)
+        assert example[1] == (name, 0 if isinstance(chosen, slice) else 4)
 
 
 def test_a_flush_that_is_refused_does_not_write_the_batch_before_it_again() -> None:

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_openmetrics,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from onyx.reports.stalls import Reason
@@ -179,6 +183,14 @@ def test_the_registry_exports_exactly_the_catalog(group: PrometheusGroupMetrics)
     exported = {family.name: family.type for family in families}
     expected = {metric.name.removesuffix("_total"): metric.kind for metric in METRICS}
     assert exported == expected
+
+
+def test_openmetrics_has_the_series_of_text(group: PrometheusGroupMetrics) -> None:
+    """And is as strict a parser takes it: a supervisor asks its processes for it."""
+    exercise(group)
+    text = text_string_to_metric_families(generate_latest(group.registry).decode())
+    strict = parse_openmetrics(openmetrics(group.registry).decode())
+    assert [each.samples for each in strict] == [each.samples for each in text]
 
 
 def test_no_created_series_double_the_counters(group: PrometheusGroupMetrics) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from prometheus_client import generate_latest
+from prometheus_client.core import Exemplar
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from onyx.telemetry.http_server import TelemetryServer
 from onyx.telemetry.metrics import PrometheusGroupMetrics
@@ -18,7 +21,8 @@ class Process:
 
     def __init__(self, segments: int) -> None:
         metrics = PrometheusGroupMetrics({"submit-job"}, "1.2.3")
-        metrics.task("flights", "parse").batch(read=segments, written=1, read_s=0.1)
+        self.input = metrics.task("flights", "parse")
+        self.input.batch(read=segments, written=1, read_s=0.1)
         self.healthy: bool | str = True
         self.ready: bool | str = True
         self.running = True
@@ -52,6 +56,38 @@ def test_every_series_of_every_process_is_shown_once(pages: ProcessPages) -> Non
     assert "# TYPE onyx_task_segments_in_total counter" in types
     assert "# TYPE onyx_task_batch_size histogram" in types
     assert len(types) == len(set(types))
+
+
+@pytest.mark.parametrize(
+    ("partition", "shown"),
+    [
+        ("orders/3", "orders/3"),
+        ('a "b" \\ {c="d"} # {e}\n\0', "a b  {c=d} # {e}"),
+        ("/é/" + "x" * 300, "x" * 109),
+    ],
+)
+def test_a_slow_tree_is_an_example_where_openmetrics_is_asked_for(
+    processes: list[Process], pages: ProcessPages, partition: str, shown: str
+) -> None:
+    processes[1].input.completed(0.3, 5, (partition, 17))
+    server = TelemetryServer("127.0.0.1", 0, pages.registry, lambda: True, lambda: True)
+    try:
+        status, text = ask(server.port, "/metrics", CONTENT_TYPE_LATEST)
+        _, plain = ask(server.port, "/metrics")
+    finally:
+        server.close()
+
+    assert (status, text.count(" # {partition=")) == (200, 1)
+    found = [
+        (sample.labels, sample.exemplar)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.exemplar is not None
+    ]
+    where = {"job": "flights", "task": "parse", "process": "1", "le": "0.5"}
+    assert found == [(where, Exemplar({"partition": shown, "position": "17"}, 0.3))]
+    assert "onyx_segment_complete_seconds_bucket" in plain
+    assert "partition=" not in plain
 
 
 def test_processes_are_asked_only_for_the_series_that_are_wanted(

@@ -13,7 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from onyx.telemetry.catalog import BACKPRESSURED_SECONDS, Metric
-from onyx.telemetry.tallies import BatchTally
+from onyx.telemetry.tallies import BatchTally, Root
+
+EXAMPLE_CHARACTERS_MAX = 128
+"""Names and values of the labels of an example: OpenMetrics allows no more."""
+NO_EXAMPLE: Mapping[str, str] = {}
+
+
+def in_example(text: str, characters: int) -> str:
+    """The end of a text as the value of a label, in so many characters. What cannot be printed is
+    left out, and what parsers of exemplars stumble over."""
+    return "".join(each for each in text if each.isprintable() and each not in '"\\')[-characters:]
 
 
 class TaskMetrics:
@@ -35,8 +45,9 @@ class TaskMetrics:
         """A batch is done: segments taken and emitted, and the seconds spent on each stage. A
         stage that did not happen has 0."""
 
-    def completed(self, seconds: float, segments: int) -> None:
-        """The trees of so many segments of an input are processed, so long after they were read."""
+    def completed(self, seconds: float, segments: int, root: Root | None = None) -> None:
+        """The trees of so many segments of an input are processed, so long after they were read;
+        `root` is one of these."""
 
     def add(self, metric: Metric, amount: float = 1) -> None:
         """Add to a counter."""
@@ -79,10 +90,11 @@ class TalliedTask(TaskMetrics):
         self.tally.batch(read, written, read_s, apply_s, write_s)
         self._its.batch(read, written, read_s, apply_s, write_s)
 
-    def completed(self, seconds: float, segments: int) -> None:
-        """The trees of so many segments of an input are processed, so long after they were read."""
-        self.tally.complete.observe(seconds, segments)
-        self._its.completed(seconds, segments)
+    def completed(self, seconds: float, segments: int, root: Root | None = None) -> None:
+        """The trees of so many segments of an input are processed, so long after they were read;
+        `root` is one of these."""
+        self.tally.complete.observe(seconds, segments, root)
+        self._its.completed(seconds, segments, root)
 
     def add(self, metric: Metric, amount: float = 1) -> None:
         """Add to a counter."""
@@ -125,8 +137,10 @@ class GroupMetrics:
     def set(self, metric: Metric, value: float, *labels: str) -> None:
         """Set a gauge."""
 
-    def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """Add a value to a histogram."""
+    def observe(
+        self, metric: Metric, value: float, *labels: str, example: Mapping[str, str] = NO_EXAMPLE
+    ) -> None:
+        """Add a value to a histogram; `example` says of what it is, in `EXAMPLE_CHARACTERS_MAX`."""
 
     def remove(self, metric: Metric, *labels: str) -> None:
         """End a series that was set."""

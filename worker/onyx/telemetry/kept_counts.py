@@ -34,6 +34,7 @@ from onyx.telemetry.catalog import (
     Metric,
 )
 from onyx.telemetry.interface import TaskMetrics
+from onyx.telemetry.tallies import Root
 
 ROWS = 2_048
 """Peers on tasks, of all jobs that a process has worked on; those beyond are not counted here."""
@@ -196,9 +197,10 @@ class _Counted(TaskMetrics):
         self._cells[1] += written
         self._inner.batch(read, written, read_s, apply_s, write_s)
 
-    def completed(self, seconds: float, segments: int) -> None:
-        """The trees of so many segments of an input are processed, so long after they were read."""
-        self._inner.completed(seconds, segments)
+    def completed(self, seconds: float, segments: int, root: Root | None = None) -> None:
+        """The trees of so many segments of an input are processed, so long after they were read;
+        `root` is one of these."""
+        self._inner.completed(seconds, segments, root)
 
     def add(self, metric: Metric, amount: float = 1) -> None:
         """Add to a counter."""

@@ -16,7 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from onyx.telemetry.catalog import BUILD_INFO, METRICS, TASK, Metric
-from onyx.telemetry.interface import GroupMetrics, TaskMetrics
+from onyx.telemetry.interface import NO_EXAMPLE, GroupMetrics, TaskMetrics
 from onyx.telemetry.labels import CLOSED_LABELS
 from onyx.telemetry.tallies import BatchTally
 from onyx.telemetry.task_series import (
@@ -94,9 +94,11 @@ class PrometheusGroupMetrics(GroupMetrics):
         """Set a gauge."""
         self._child(metric, labels).set(value)
 
-    def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """Add a value to a histogram."""
-        self._child(metric, labels).observe(value)
+    def observe(
+        self, metric: Metric, value: float, *labels: str, example: Mapping[str, str] = NO_EXAMPLE
+    ) -> None:
+        """Add a value to a histogram; `example` says of what it is, in `EXAMPLE_CHARACTERS_MAX`."""
+        self._child(metric, labels).observe(value, example)
 
     def remove(self, metric: Metric, *labels: str) -> None:
         """End a series that was set."""

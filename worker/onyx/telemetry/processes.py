@@ -2,8 +2,9 @@
 
 The supervisor asks the endpoints of the processes, on the loopback interface, at each request.
 `/livez` and `/readyz` are those of all processes together. `/metrics` has every series of every
-process, with the label `process` added. prometheus_client's multi-process mode was rejected: it
-stores the values in files, and cannot end a series.
+process, with the label `process` added; processes are asked for OpenMetrics, which alone has
+exemplars. prometheus_client's multi-process mode was rejected: it stores the values in files, and
+cannot end a series.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlencode
 
 from prometheus_client import Metric
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from onyx.telemetry.http_server import NAMES
@@ -86,10 +88,10 @@ class Series:
         """Ask all processes; one that does not answer has none."""
         found: dict[str, Metric] = {}
         for number, port in enumerate(self._ports):
-            status, text = ask(port, self._path)
+            status, text = ask(port, self._path, CONTENT_TYPE_LATEST)
             if status != 200:
                 continue
-            for family in text_string_to_metric_families(text):
+            for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
                 merged = found.setdefault(
                     family.name, Metric(family.name, family.documentation, family.type)
                 )
@@ -110,11 +112,11 @@ def metrics_path(names: Iterable[str] = ()) -> str:
     return f"/metrics?{query}" if query else "/metrics"
 
 
-def ask(port: int, path: str) -> tuple[int, str]:
+def ask(port: int, path: str, accept: str = "*/*") -> tuple[int, str]:
     """Status and text of a page on this machine; 0 and the reason when there is no answer."""
     connection = HTTPConnection("127.0.0.1", port, timeout=ASK_TIMEOUT_S)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={"Accept": accept})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     except (OSError, HTTPException) as error:

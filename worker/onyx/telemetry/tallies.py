@@ -17,26 +17,35 @@ from onyx.telemetry.catalog import BATCH_SECONDS, BATCH_SIZE, COMPLETE_SECONDS
 from onyx.telemetry.labels import Stage
 
 _SECONDS = BATCH_SECONDS.buckets
+Root = tuple[str, int]
+"""The segment of an input from which a tree comes: its partition and its position there."""
 
 
 class Tally:
     """A histogram: how many values were at most each bound, and their sum."""
 
-    __slots__ = ("_bounds", "counts", "total")
+    __slots__ = ("_bounds", "counts", "examples", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
+        self.examples: list[tuple[float, Root] | None] = [None] * len(self.counts)
+        """The last value up to each bound that came with a root, and the root."""
         self.total = 0.0
 
-    def observe(self, value: float, times: int = 1) -> None:
-        """Count a value, so many times."""
-        self.counts[bisect_left(self._bounds, value)] += times
+    def observe(self, value: float, times: int = 1, root: Root | None = None) -> None:
+        """Count a value, so many times; `root` is an example of what it was measured of."""
+        index = bisect_left(self._bounds, value)
+        self.counts[index] += times
         self.total += value * times
+        if root is not None:
+            self.examples[index] = value, root
 
     def add(self, other: Tally) -> None:
         """Add the counts of another tally with the same bounds."""
         self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        both = zip(self.examples, other.examples, strict=True)
+        self.examples = [its or mine for mine, its in both]
         self.total += other.total
 
     def durations(self) -> Durations:

@@ -22,7 +22,7 @@ from prometheus_client import (
     Histogram,
     disable_created_metrics,
 )
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, Exemplar, HistogramMetricFamily
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
@@ -39,8 +39,8 @@ from onyx.telemetry.catalog import (
     TASK,
     Metric,
 )
-from onyx.telemetry.interface import TaskMetrics
-from onyx.telemetry.tallies import BatchTally
+from onyx.telemetry.interface import EXAMPLE_CHARACTERS_MAX, TaskMetrics, in_example
+from onyx.telemetry.tallies import BatchTally, Root, Tally
 
 _COUNTERS = (SEGMENTS_IN, SEGMENTS_OUT, BUSY_SECONDS, BACKPRESSURED_SECONDS)
 _ALL = (*_COUNTERS, BATCH_SIZE, BATCH_SECONDS, COMPLETE_SECONDS)
@@ -118,9 +118,10 @@ class PrometheusTaskMetrics(TaskMetrics):
         """A batch is done: segments taken and emitted, and the seconds spent on each stage."""
         self.tally.batch(read, written, read_s, apply_s, write_s)
 
-    def completed(self, seconds: float, segments: int) -> None:
-        """The trees of so many segments of an input are processed, so long after they were read."""
-        self.tally.complete.observe(seconds, segments)
+    def completed(self, seconds: float, segments: int, root: Root | None = None) -> None:
+        """The trees of so many segments of an input are processed, so long after they were read;
+        `root` is one of these."""
+        self.tally.complete.observe(seconds, segments, root)
 
     def add(self, metric: Metric, amount: float = 1) -> None:
         """Add to a counter."""
@@ -230,7 +231,7 @@ class BatchCollector(Collector):
             for stage, tally in stages.items():
                 seconds.add_metric((*labels, stage), tally.buckets(), tally.total)
             if any(total.complete.counts):  # only of inputs
-                complete.add_metric(labels, total.complete.buckets(), total.complete.total)
+                complete.add_metric(labels, _with_examples(total.complete), total.complete.total)
         yield from (read, written, busy, held, sizes, seconds, complete)
 
 
@@ -240,3 +241,17 @@ def _counter(metric: Metric) -> CounterMetricFamily:
 
 def _histogram(metric: Metric) -> HistogramMetricFamily:
     return HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+
+
+def _with_examples(tally: Tally) -> list[Any]:
+    """The buckets of a tally, with the root of a tree in each that has one."""
+    return [
+        bucket if example is None else (*bucket, _exemplar(*example))
+        for bucket, example in zip(tally.buckets(), tally.examples, strict=True)
+    ]
+
+
+def _exemplar(value: float, root: Root) -> Exemplar:
+    partition, position = root[0], str(root[1])
+    room = EXAMPLE_CHARACTERS_MAX - len("partition" + "position" + position)
+    return Exemplar({"partition": in_example(partition, room), "position": position}, value)

@@ -18,11 +18,12 @@ from onyx.peer.router.inputs import RequestInput
 from onyx.reports.measures import WINDOW_S, RequestMeasures
 from onyx.requests.request import Level, Status
 from onyx.telemetry.catalog import REQUEST_SECONDS
-from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.interface import EXAMPLE_CHARACTERS_MAX, NO_EXAMPLE, GroupMetrics, in_example
 from onyx.telemetry.tallies import Tally
 
 Key = tuple[JobId, TaskName]
 Totals = Mapping[Key, RequestMeasures]
+ID_SHOWN_MAX = EXAMPLE_CHARACTERS_MAX - len("request")
 
 
 class AnsweredRequests:
@@ -35,8 +36,10 @@ class AnsweredRequests:
         self._looks: deque[tuple[float, Totals]] = deque()
         self._closed = False
 
-    def count(self, found: RequestInput, level: Level, status: Status, seconds: float) -> None:
-        """A request to an input was answered so, and so long after it came."""
+    def count(
+        self, found: RequestInput, level: Level, status: Status, seconds: float, id: str = ""
+    ) -> None:
+        """A request to an input was answered so, and so long after it came; `id` is its name."""
         labels = found.job_name, found.job, found.task, level.value, status.value
         with self._lock:
             if self._closed:
@@ -46,7 +49,8 @@ class AnsweredRequests:
             its.series.add(labels)
             if status.final:
                 its.seconds.observe(seconds)
-            self._metrics.observe(REQUEST_SECONDS, seconds, *labels)
+            example = {"request": in_example(id, ID_SHOWN_MAX)} if id else NO_EXAMPLE
+            self._metrics.observe(REQUEST_SECONDS, seconds, *labels, example=example)
 
     def look(self, now_s: float, jobs: Collection[JobId]) -> None:
         """Take down what was counted, and forget jobs that are not among these."""

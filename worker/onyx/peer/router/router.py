@@ -202,7 +202,7 @@ class RequestRouter:
             found = before or self._inputs.known(append.job, append.task)
             if found is not None and append.part is None:
                 took_s = self._clock.monotonic_s() - begun_s
-                self._answered.count(found, append.level, answer.status, took_s)
+                self._answered.count(found, append.level, answer.status, took_s, append.id)
 
         return count
 

@@ -22,7 +22,7 @@ from onyx.base.runs import Numbers, array_of, taken
 from onyx.base.seams import Clock
 from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Batch, Mixed, Read, Segments, of_runs, pieces_of, runs_of, take_of_read
-from onyx.ledger.lineage import ids_of, positions_of, run_of_ids, source_number
+from onyx.ledger.lineage import POSITIONS_MAX, ids_of, positions_of, run_of_ids, source_number
 from onyx.ledger.pending import (
     GivingUpPositions,
     OrderedPositions,
@@ -158,13 +158,15 @@ class Partition(msgspec.Struct):
             return False
         return self.save()
 
-    def latencies(self, roots: Numbers, now_s: float) -> Iterator[tuple[float, int]]:
+    def latencies(self, roots: Numbers, now_s: float) -> Iterator[tuple[float, int, int]]:
         """For trees that become complete, before `completed` hears of them: how long ago they were
-        read, each with how many of them."""
+        read, each with how many of them and the position of the first."""
         if self.pending.any_retried:  # else each comes once
             roots = self.pending.incomplete(roots)
+        done = 0
         for read_s, count in self.read_times.of(roots):
-            yield now_s - read_s, count
+            yield now_s - read_s, count, int(roots[done]) & (POSITIONS_MAX - 1)
+            done += count
 
     def oldest_open_s(self, now_s: float) -> float | None:
         """Since when the oldest segment in flight was read; None if there is none. From any

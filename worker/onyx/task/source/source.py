@@ -232,8 +232,8 @@ class Source:
         now_s = self._clock.monotonic_s()
         for number, mine in self._by_partition(roots):
             partition = self.partitions[number]
-            for seconds, segments in partition.latencies(mine, now_s):
-                metrics.completed(seconds, segments)
+            for seconds, segments, first in partition.latencies(mine, now_s):
+                metrics.completed(seconds, segments, (partition.name, first))
             self.completed += partition.completed(mine)
 
     def returned(self, trees: Trees) -> None:
