@@ -393,8 +393,17 @@ def test_the_console_has_no_access_to_the_api_server_and_takes_a_token() -> None
     assert "ONYX_OPERATOR_INSTALLATION_CONSOLE_SECRET" not in drawing
 
 
+def test_the_console_only_shows_unless_values_say_otherwise() -> None:
+    args = pod_specs(CONSOLE)["Deployment/onyx-console"]["containers"][0]["args"]
+    assert not {each for each in args if each.startswith(("--actions", "--user-header"))}
+    acts = {"console": {**CONSOLE["console"], "actions": True, "userHeader": "X-Forwarded-User"}}
+    args = pod_specs(acts)["Deployment/onyx-console"]["containers"][0]["args"]
+    assert args[-2:] == ["--user-header=X-Forwarded-User", "--actions"]
+
+
 def test_the_options_of_the_console_are_those_of_the_command() -> None:
-    options = pod_specs(CONSOLE)["Deployment/onyx-console"]["containers"][0]["args"]
+    everything = {"console": {**CONSOLE["console"], "actions": True, "userHeader": "X-User"}}
+    options = pod_specs(everything)["Deployment/onyx-console"]["containers"][0]["args"]
     given = {each.partition("=")[0].removeprefix("--").replace("-", "_") for each in options}
 
     assert given - {"console"} <= inspect.signature(console).parameters.keys()

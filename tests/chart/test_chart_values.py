@@ -24,6 +24,7 @@ EVERYTHING: Object = {
     "zookeeper": {"podDisruptionBudget": {"enabled": True}},
 }
 GIVEN_SECRETS: Object = {"webhook": {"existingSecret": "hook", "caBundle": "UEVN"}}
+ROUTE: Object = {"create": True, "parentRefs": [{"name": "public"}]}
 BASES = [
     *map(value_set, SETS),
     EVERYTHING,
@@ -31,7 +32,13 @@ BASES = [
     {"operator": {"serviceAccount": {"name": "mine"}}},
     {"zookeeper": {"persistence": {"enabled": False}}},
     {"cluster": {"http": {"enabled": True, "route": {"parentRefs": [{"name": "public"}]}}}},
-    {"console": {"enabled": True, "route": {"parentRefs": [{"name": "public"}]}}},
+    {
+        "console": {
+            "enabled": True,
+            "hostnames": ["a.example"],
+            "route": {"parentRefs": [{"name": "public"}]},
+        }
+    },
 ]
 """A value that has an effect has it on top of one of these."""
 
@@ -242,6 +249,14 @@ REFUSED = [
     (
         {"console": {"enabled": True, "route": {"create": True}}},
         "console.route.parentRefs is needed",
+    ),
+    (
+        {"console": {"enabled": True, "route": {**ROUTE, "hostnames": ["*.example"]}}},
+        "console.route.hostnames or console.hostnames needs the name",
+    ),
+    (
+        {"console": {"enabled": True, "from": [{}]}, "networkPolicy": {"enabled": False}},
+        "console.from needs networkPolicy.enabled=true",
     ),
     ({"watchNamespaces": ["other"]}, 'watchNamespaces must contain "onyx"'),
     ({"clusterWide": True, "watchNamespaceLabels": {"a": "b"}}, "watchNamespaceLabels or set"),

@@ -50,12 +50,18 @@
 {{- if and .Values.console.enabled (not .Values.cluster.create) -}}
 {{- fail "console.enabled needs cluster.create=true: it shows the cluster of the chart" -}}
 {{- end -}}
+{{- if and .Values.console.from (not .Values.networkPolicy.enabled) -}}
+{{- fail "console.from needs networkPolicy.enabled=true: a NetworkPolicy says who may reach the console" -}}
+{{- end -}}
 {{- if .Values.console.route.create -}}
 {{- if not .Values.console.enabled -}}
 {{- fail "console.route.create needs console.enabled=true" -}}
 {{- end -}}
 {{- if not .Values.console.route.parentRefs -}}
 {{- fail "console.route.parentRefs is needed: the Gateways that the route is attached to" -}}
+{{- end -}}
+{{- if not (mustRegexMatch "(^| )[^ *]+( |$)" (concat .Values.console.hostnames .Values.console.route.hostnames | join " ")) -}}
+{{- fail "console.route.hostnames or console.hostnames needs the name by which browsers reach the route, without *: the console refuses other names" -}}
 {{- end -}}
 {{- end -}}
 {{- include "onyx.zookeeper.check" . -}}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,8 @@ from onyx.cli.local_server import TENANCY, kept_server
 from onyx.cli.options import TenancyOption, ZooKeeperOption
 from onyx.errors import SettingsError
 from onyx.log.server.environment import env_of
-from onyx.processes.surroundings import settings, stop_signal
+from onyx.processes.surroundings import configure_logs, settings, stop_signal
+from onyx.settings import Settings
 
 serve = ModuleOnDemand("onyx.console.serve", extra="console")
 PORT = 8484
@@ -58,16 +60,22 @@ def console(
     """
     stop = stop_signal()
     found = settings(zookeeper, tenancy or (TENANCY if kept else None))
+    configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
     options = serve.ConsoleOptions(
         host, port, tuple(name or ()), token_file or "", user_header or "", actions
     )
     with ExitStack() as stack:
         if kept is not None:
-            if zookeeper is not None:
-                raise SettingsError(
-                    "give --kept or --zookeeper: a kept log has a ZooKeeper of its own"
-                )
-            found = env_of(stack.enter_context(kept_server(found, kept)), found).settings
+            found = stack.enter_context(_kept(kept, found, zookeeper))
         address = stack.enter_context(serve.console_of(found, options, stop.set))
         print(f"the console of {found.tenancy_id} is at {address}", flush=True)
         stop.wait()
+
+
+@contextmanager
+def _kept(folder: Path, found: Settings, zookeeper: str | None) -> Iterator[Settings]:
+    """The settings that lead to a log that is kept."""
+    if zookeeper is not None:
+        raise SettingsError("give --kept or --zookeeper: a kept log has a ZooKeeper of its own")
+    with kept_server(found, folder) as server:
+        yield env_of(server, found).settings
