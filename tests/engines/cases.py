@@ -59,7 +59,7 @@ def windows(random: Random, form: str) -> Case:
     }[kind]
     name, state = random.choice(list(_aggregations(value).items()))
     aggregation: Any = name if name == "count" else [name, "v"]
-    init = {"min": 10_000, "max": -10_000}.get(name)
+    init = {"max": -10_000}.get(name)
     window = {
         "id": "window",
         "task": "work",

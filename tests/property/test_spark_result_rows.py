@@ -55,7 +55,8 @@ def shown(bounds):
 @settings(max_examples=examples(30))
 def test_rows_are_what_groups_are(name, extents, data):
     how, more = AGGREGATIONS[name]
-    window = Window("w", "t", "global", how, init=0 if name in ("min", "max") else None)
+    init = data.draw(st.sampled_from([None, 0])) if name in ("min", "max") else None
+    window = Window("w", "t", "global", how, init=init)
     aggregation = compile_aggregation(window, "window w", {}.__getitem__)
     batch = data.draw(results(more))
     made = result_rows(aggregation, EXTENTS[extents], batch)

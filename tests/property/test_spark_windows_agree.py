@@ -43,6 +43,7 @@ AGGREGATIONS = [
     {"aggregation": ("sum", "v")},
     {"aggregation": ("min", "v"), "init": 3},
     {"aggregation": ("max", "v"), "init": 0.0},
+    {"aggregation": ("max", "v")},
     {"aggregation": ("average", "v")},
     {"aggregation": "conj"},
     {"aggregation": ("collect-key-value", "v")},

@@ -42,6 +42,7 @@ AGGREGATIONS = {
     "sum": {"aggregation": ("sum", "v")},
     "min": {"aggregation": ("min", "v"), "init": 3},
     "max": {"aggregation": ("max", "v"), "init": 0.0},
+    "max of all": {"aggregation": ("max", "v")},
     "average": {"aggregation": ("average", "v")},
     "conj": {"aggregation": "conj"},
     "collect-key-value": {"aggregation": ("collect-key-value", "v")},

@@ -63,7 +63,7 @@ class Pair:
         self.given = (
             {
                 "type": "session", "timeout_gap": (GAP, "elements"), "aggregation": aggregation,
-                "init": 0.0 if floats else 0,
+                "init": None if lateness is None else 0.0 if floats else 0,
                 "allowed_lateness": None if lateness is None else (lateness, "elements"),
             },
             triggers,

@@ -130,10 +130,10 @@ def aggregate(window: Window, extent: Extent) -> Any:
             return values
         case "sum":
             return sum(values)
-        case "min":
-            return min([window.init, *values])
-        case "max":
-            return max([window.init, *values])
+        case "min" | "max" as name:
+            best = min if name == "min" else max
+            first = [] if window.init is None else [window.init]
+            return best([*first, *values], default=None)
         case "average":
             mean = {"average": sum(values) / len(values)} if values else {}
             return {"n": len(values), "sum": sum(values), **mean}

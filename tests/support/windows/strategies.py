@@ -139,7 +139,7 @@ def windows(draw: st.DrawFn, name: str) -> Window:
         aggregation = "conj"  # what is joined shows the order of joining, which is nobody's
     more: dict[str, Any] = {}
     if aggregation[0] in ("min", "max"):
-        more["init"] = draw(st.integers(-5, 5))
+        more["init"] = draw(st.none() | st.integers(-5, 5))
     if shape["type"] == "fixed" and aggregation == "conj" and draw(st.booleans()):
         more["storage_strategy"] = ("ordered-log",)
     if shape["type"] == "session" and draw(st.booleans()):

@@ -8,14 +8,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.keystate.coded import GroupKeys, Groups, chosen, numbers_of
 from onyx.keystate.groups import hashable_keys
-from onyx.windows.aggregations.array_forms import added, extremes, sums_of
+from onyx.windows.aggregations.array_forms import ExtremeForm, added, extremes, sums_of
+from onyx.windows.aggregations.numbers import Max, Min
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats() | st.sampled_from([0.0, -0.0])
+
+
+@pytest.mark.parametrize("made", [Max, Min])
+@given(data=st.data(), kind=st.sampled_from([INTS, FLOATS]))
+def test_extremes_without_a_first_state_are_those_of_all_numbers(made, data, kind):
+    values = data.draw(st.lists(kind, min_size=1, max_size=12))
+    aggregation, form = made("window w", "v"), ExtremeForm(None, made is Max)
+    expected = None
+    for value in values:
+        expected = aggregation.apply(expected, aggregation.create(expected, value))
+    known = [value for value in values if not math.isnan(value)]
+    assert expected == ((max if made is Max else min)(known) if known else None)
+    numbers = np.array(values)
+    if numbers.dtype.kind in "if":  # an int beyond 64 bits is in no array
+        states = form.first(1, numbers)
+        states = form.fold(states, np.zeros(len(values), np.intp), numbers)
+        assert (states is None) if not known else repr(form.to_python(states)) == repr([expected])
+
+
+@pytest.mark.parametrize("value", ["z", None, [1]])
+def test_what_is_no_number_has_no_extreme_without_a_first_state(value):
+    with pytest.raises(UserError, match="cannot compute with the values of key 'v'"):
+        Max("window w", "v").extract([{"v": 1}, {"v": value}])
+    assert Max("window w", "v", "a").extract([{"v": "z"}]) == ["z"]
 
 
 def one_by_one(states, codes, values, step):

@@ -172,18 +172,31 @@ class ExtremeForm(OneColumn):
         self._greatest = greatest
 
     def first(self, many: int, values: Values) -> States | None:
-        """The initial value, if it has the type of the values."""
-        numbers, initial = _numbers(values), _column([self._initial])
+        """The initial value, if it has the type of the values. Without one, what every number of
+        the type replaces, for every group has a row."""
+        numbers = _numbers(values)
+        if numbers is not None and self._initial is None:
+            return (np.full(many, self._last(numbers.dtype), numbers.dtype),)
+        initial = _column([self._initial])
         if numbers is None or initial is None or initial[0].dtype != numbers.dtype:
             return None
         return (np.repeat(initial[0], many),)
+
+    def _last(self, kind: np.dtype[Any]) -> Any:
+        """The number of a type that is chosen before no other one."""
+        if kind.kind == "f":
+            return -np.inf if self._greatest else np.inf
+        return np.iinfo(kind).min if self._greatest else np.iinfo(kind).max
 
     def fold(self, states: States, codes: Indices, values: Values) -> States | None:
         """Compare the state of a group with the one value that matters."""
         numbers = _numbers(values)
         if numbers is None or numbers.dtype != states[0].dtype:
             return None
-        return self._better(states[0], extremes(len(states[0]), codes, numbers, self._greatest))
+        best = extremes(len(states[0]), codes, numbers, self._greatest)
+        if self._initial is None and np.any(np.isnan(best) & (states[0] == self._last(best.dtype))):
+            return None  # a group that has NaN alone has no state
+        return self._better(states[0], best)
 
     def merge(self, one: States, other: States) -> States | None:
         """The smaller or larger of both."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation, localcontext
+from math import isnan
 from operator import itemgetter
 from typing import Any
 
@@ -146,7 +147,8 @@ class Sum(OverKey):
 
 
 class Extreme(OverKey):
-    """The smallest or largest value of a key, or the initial value where that is smaller."""
+    """The smallest or largest value of a key, or the initial value where that is smaller. Without
+    an initial value they are numbers, and the state before the first one is None."""
 
     _choose: Callable[..., Any]
     _greatest: bool
@@ -155,13 +157,21 @@ class Extreme(OverKey):
         """The window's `init`."""
         return self._initial
 
+    def create(self, state: Any, extracted: Any) -> Any:
+        """The value. Whether it can be computed with shows beside a number if nothing else."""
+        if self._initial is None:
+            self._choose(0, extracted)
+        return extracted
+
     def apply(self, state: Any, update: Any) -> Any:
         """The smaller or larger of state and value."""
+        if state is None:  # with NaN, which nothing is smaller or larger than, none begins
+            return None if isinstance(update, float) and isnan(update) else update
         return self._choose(state, update)
 
     def fold(self, bucket: States, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
         """Compare the values of a batch in their order."""
-        choose = self._choose
+        choose = self._choose if self._initial is not None else self.apply
         for key, each in zip(keys, extracted, strict=True):
             bucket[key] = choose(bucket[key], each)
 
@@ -179,7 +189,7 @@ class Extreme(OverKey):
 
     def merge(self, one: Any, other: Any) -> Any:
         """The smaller or larger of both."""
-        return self._choose(one, other)
+        return one if other is None else self.apply(one, other)
 
 
 class Max(Extreme):
