@@ -114,7 +114,7 @@ def test_reviews_are_answered_over_tls(files: Files, path: str) -> None:
         bad = {**REVIEW, "request": {**REVIEW["request"], "object": {**job(), "spec": {}}}}
         status, text = await site.post(json.dumps(bad).encode(), path)
         assert status == 200
-        assert "spec.workflow: is missing" in json.loads(text)["response"]["status"]["message"]
+        assert "spec.catalog: is missing" in json.loads(text)["response"]["status"]["message"]
         assert (count(site.metrics, "allowed"), count(site.metrics, "denied")) == (1, 1)
 
     serve(files.settings(), files, act)

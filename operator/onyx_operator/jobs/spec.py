@@ -114,4 +114,4 @@ def _referenced(ref: JobRef, text: str | None, name: str) -> Job:
             f"{source}: there is no such ConfigMap or key; make it, or correct spec.jobRef"
         )
     # The object's own name, by which metrics and `kubectl get` speak of the job.
-    return replace(parse_manifest(text, source), name=name)
+    return replace(parse_manifest(text, source, name), name=name)

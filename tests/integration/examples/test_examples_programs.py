@@ -87,7 +87,7 @@ def test_the_test_of_the_readme_passes(tmp_path: Path, monkeypatch: pytest.Monke
         r"```yaml\n(.*?)```", page.split("## A job of your own")[1].split("\n## ")[0], re.DOTALL
     )
     (tmp_path / "ages.py").write_text(function)
-    (tmp_path / "job.yaml").write_text(manifest)
+    (tmp_path / "ages.yaml").write_text(manifest)
     (tmp_path / "people.csv").write_text("name,born\nAda,1815\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -82,8 +82,8 @@ RANGE, PERIOD = [1, "minute"], [1, "second"]
 FIXED = windowed("fixed", windowKey="at", range=RANGE)
 BAD_JOBS: dict[str, dict[str, Any]] = {
     "the name of a job has": {**JOB, "metadata": {"name": "a.b"}},
-    "give either workflow and catalog, or jobRef": edited(JOB, ("jobRef", REF)),
-    "workflow and catalog belong together": edited(JOB, ("catalog", None)),
+    "give either catalog, or jobRef": edited(JOB, ("jobRef", REF)),
+    "workflow is given without catalog": edited(JOB, ("catalog", None), ("jobRef", REF)),
     "plugin is needed for type input, output, table": edited(JOB, ("catalog.0.plugin", None)),
     "plugin is only for type input, output, table": edited(
         JOB, ("catalog.0.type", "function"), ("catalog.0.fn", "app:fn")
@@ -138,7 +138,6 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "minPeers must not be above maxPeers": edited(
         JOB, ("catalog.0.minPeers", 2), ("catalog.0.maxPeers", 1)
     ),
-    "windowKey is needed for": edited(JOB, windowed("fixed", range=RANGE)),
     "lateTo is only for": edited(JOB, windowed("global", lateTo="late")),
     "sessionKey is only for": edited(
         JOB, windowed("fixed", windowKey="at", range=RANGE, sessionKey="user")
@@ -155,6 +154,14 @@ BAD_CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "jobScheduler cannot be changed": (cluster(), {"jobScheduler": "greedy"}),
 }
 GOOD = {
+    "a job whose parser finds the rest": edited(
+        JOB,
+        ("workflow", None),
+        ("catalog.0.type", None),
+        ("catalog.1.type", None),
+        ("windows", [{"task": "write", "type": "fixed", "aggregation": "count", "range": RANGE}]),
+        ("triggers", [{"type": "watermark", "sync": "app:store"}]),
+    ),
     "a job by reference": {**JOB, "spec": {"jobRef": REF}},
     "a job with windows": edited(JOB, FIXED, triggered("timer", period=PERIOD)),
     "a job with times as text, pairs and numbers": edited(

@@ -33,6 +33,14 @@ _INSTEAD = re.compile(r" \|\| has\(self\.\w+\)$")
 """The end of a rule that is met by one more key."""
 _NEEDED_FOR = re.compile(r"!\(self\.type in \[(?P<types>[^]]*)\]\)")
 """The beginning of a rule that says for which types of an entry a key is needed."""
+_WITHOUT_TYPE = "!has(self.type) || "
+"""The beginning of a rule that says nothing about entries whose type the parser finds."""
+_JOBS = ["has(self.workflow) != has(self.jobRef)", "has(self.workflow) == has(self.catalog)"]
+_FOLLOWS = {
+    "has(self.catalog) != has(self.jobRef)": _JOBS,
+    "!has(self.workflow) || has(self.catalog)": _JOBS,
+}
+"""Rules that follow from others which were there."""
 _OPEN = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string", "nullable")
 
 
@@ -151,6 +159,9 @@ def _is_harmless(rule: str, old: Schema) -> bool:
     """Whether a rule was there, also without types that are new or with keys that may be given
     instead; is about types or a key that were not there, or allows a key for more types."""
     known = [each["rule"] for each in old.get("x-kubernetes-validations", ())]
+    rule = rule.removeprefix(_WITHOUT_TYPE)
+    if all(each in known for each in _FOLLOWS.get(rule, [""])):
+        return True
     shorter = _of_old_types(rule, old)
     while shorter not in known and _INSTEAD.search(shorter):
         shorter = _INSTEAD.sub("", shorter)

@@ -113,7 +113,9 @@ def test_groups_are_those_of_the_next_task() -> None:
     job = READ.group_by(["a", "b"], on_missing_key="group").map(own.inc)
     job = job.group_by(own.even, flux_policy="kill").write(stdout())
     _, inc, write = spec(job)["catalog"]
-    assert (inc["groupByKey"], inc["fluxPolicy"]) == (["a", "b"], "continue")
+    assert (inc["groupByKey"], inc.get("fluxPolicy")) == (["a", "b"], None)
+    built = READ.group_by("a").map(own.inc).write(stdout()).build()
+    assert built.entry("inc").flux_policy == "continue", "as in a file"
     assert inc["onMissingKey"] == "group"
     assert (write["groupByFn"], write["fluxPolicy"]) == (f"{own.__name__}:even", "kill")
 
@@ -234,3 +236,18 @@ def test_the_yaml_is_as_people_write_it() -> None:
     job = job.map("ages:age", year=2013).write(files("on"))
     assert job.to_yaml() == YAML
     assert parse_manifest(YAML) == job.build()
+
+
+def test_a_job_goes_on_from_a_file_that_leaves_out_what_it_may() -> None:
+    text = """spec:
+  catalog:
+    - {name: read, plugin: sequence, options: {segments: []}}
+    - {name: write, plugin: stdout}
+"""
+    job = Job.from_yaml(text, "short.yaml").at("read").write(stdout(), name="also")
+    assert (job.build().name, job.build().workflow) == (
+        "short",
+        (("read", "write"), ("read", "also")),
+    )
+    assert Job.from_manifest({"metadata": {"name": "x"}, "spec": spec(job)}).build().catalog
+    assert Job.from_manifest({"spec": {"catalog": []}}).manifest() == {"spec": {"catalog": []}}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from onyx.cli import command as onyx
 
@@ -86,3 +88,62 @@ def test_no_message_repeats_a_name_of_100_000_characters(
     assert ended.value.code == 2
     assert f"error: {file}:" in said
     assert max(map(len, said.splitlines())) < 1_000
+
+
+SHORT = """\
+spec:
+  catalog:
+    - {name: read, plugin: generator, options: {segments: 10}}
+    - {name: write, plugin: blackhole}
+"""
+
+
+def explained(file: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
+    monkeypatch.setattr("sys.argv", ["onyx", "validate", "--explain", str(file), *more])
+    onyx()
+
+
+def test_a_job_is_printed_with_all_that_its_file_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "short.yaml"
+    file.write_text(SHORT + "  desiredState: Suspended\n")
+    explained(file, monkeypatch)
+    printed = capsys.readouterr()
+    assert yaml.safe_load(printed.out) == {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": "short"},
+        "spec": {
+            "workflow": [["read", "write"]],
+            "catalog": [
+                {
+                    "name": "read",
+                    "type": "input",
+                    "plugin": "generator",
+                    "options": {"segments": 10},
+                },
+                {"name": "write", "type": "output", "plugin": "blackhole"},
+            ],
+            "desiredState": "Suspended",
+        },
+    }
+    assert "desiredState: is for the operator" in printed.err, "warnings stand beside it"
+    again = tmp_path / "again.yaml"
+    again.write_text(printed.out)
+    explained(again, monkeypatch)
+    assert capsys.readouterr().out == printed.out
+    explained(file, monkeypatch, "--json")
+    assert json.loads(capsys.readouterr().out)["manifest"] == yaml.safe_load(printed.out)
+
+
+def test_what_is_wrong_is_said_in_place_of_an_explanation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "short.yaml"
+    file.write_text(SHORT + "    - {name: also, plugin: blackhole}\n")
+    with pytest.raises(SystemExit) as ended:
+        explained(file, monkeypatch)
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    assert "write, in the middle, has a plugin (give the edges: [[from, to], ...])" in printed.err

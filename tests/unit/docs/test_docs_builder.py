@@ -26,5 +26,7 @@ def test_the_first_job_is_the_same_in_yaml_and_in_python(
     monkeypatch.delitem(sys.modules, "ages", raising=False)
     job = importlib.import_module("ages").job
     assert isinstance(job, Job)
-    assert job.build() == Job.from_yaml(manifest).build() == parse_manifest(manifest)
+    assert len(manifest.splitlines()) == 5
+    name = "ages.yaml"
+    assert job.build() == Job.from_yaml(manifest, name).build() == parse_manifest(manifest, name)
     monkeypatch.delitem(sys.modules, "ages")

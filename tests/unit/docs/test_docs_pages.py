@@ -104,8 +104,8 @@ def test_a_cluster_or_job_or_part_of_one_is_valid_and_can_run(text: str) -> None
     if plain.get("kind") == "OnyxCluster":
         parse_cluster_manifest(text, "page")
         return
-    if plain.get("kind") == "OnyxJob":
-        job = parse_manifest(text, "page")
+    if "spec" in plain:
+        job = parse_manifest(text, "page.yaml")
         assert (*wrong_options(job), *wrong_sql(job)) == ()
     else:
         assert plain.keys() <= {"catalog", "flowConditions", "windows", "triggers"}

@@ -160,7 +160,7 @@ def test_what_kubectl_explains_has_units_defaults_and_limits() -> None:
         "input. Not under guarantee: at-most-once, which replays nothing. Default: 1000."
     )
     assert "Only for type input." in entry["maxPending"]["description"]
-    assert entry["deduplicate"]["description"].endswith("Default: true.")
+    assert entry["deduplicate"]["description"].endswith("uniquenessKey, else true.")
     for name, section in (("job", OBJECT_SPEC), ("cluster", CLUSTER)):
         properties = SCHEMAS[name]["properties"]["spec"]["properties"]
         for key in section.keys:

@@ -73,7 +73,7 @@ def test_defaults_that_the_api_server_fills_in_do_not_contradict_a_reference() -
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ({}, ["spec.workflow: is missing (", "spec.catalog: is missing ("]),
+        ({}, ["spec.catalog: is missing ("]),
         (
             {"jobRef": {"configMap": "big"}, "workflow": [["a", "b"]]},
             ["spec.workflow: is given together with jobRef"],

@@ -246,7 +246,7 @@ def test_one_entry_can_be_checked_on_its_own() -> None:
 
 def test_a_guarantee_of_exactly_once_needs_no_uniqueness_key() -> None:
     mapping = to_mapping(JOB)
-    del mapping["spec"]["catalog"][1]["deduplicate"]
+    mapping["spec"]["catalog"][1]["deduplicate"] = True
     assert list(problems_of(mapping)) == ["spec.catalog[1].uniquenessKey"]
     mapping["spec"]["guarantee"] = "exactly-once"
     assert parse_mapping(mapping).guarantee == "exactly-once"

@@ -7,21 +7,19 @@ is made here and one that is read from a file are the same thing, and every key 
 Rejected: objects for streams beside the job, as in Beam and Bytewax. A branch is then a variable,
 but there must be a mutable object behind all of them, which depends on the order of the calls.
 
-Its YAML is in the form in which people write it. Text is quoted where any reader of YAML might take
-it for something else: kubectl reads the same file by older rules than Onyx.
+What it leaves out is filled in as in a file: it has no defaults of its own.
 
 What a call does to the spec of the manifest is pure: it gives another spec.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 import msgspec
-import yaml
 from msgspec import field
 from msgspec.structs import replace
 
@@ -30,17 +28,16 @@ from onyx.builder.generated.plugins import StageOptions
 from onyx.builder.running import Runnable
 from onyx.builder.types import Aggregation, Fn, Predicate, Sink, Source, WindowShape
 from onyx.builder.values import Plain, keys_of, options_of, plain
-from onyx.errors import UserError
+from onyx.errors import ManifestError, UserError
+from onyx.model import job as model
 from onyx.model.manifest import API_VERSION, JOB_KIND, OBJECT_SPEC, SECTIONS
-from onyx.model.parsing.job import parse_file
+from onyx.model.parsing.job import parse_declared, parse_file, to_mapping
 from onyx.model.parsing.text import read_text
+from onyx.model.parsing.writing import as_yaml
 from onyx.model.report import Report, listed, nearest
 
 Flux = Literal["kill", "continue", "recover"]
 _WORDS = ("all", "none")
-_PLAIN_TEXT = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*(:[A-Za-z0-9_./-]+)*( [A-Za-z0-9_./-]+)*\Z")
-_YAML_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-COLUMNS_MAX = 100
 
 
 class Job(Runnable):
@@ -70,13 +67,19 @@ class Job(Runnable):
         Raises:
             ManifestError: it is not valid; with every problem, each with path, file and line.
         """
-        return cls.from_manifest(_read_manifest(text, source))
+        job, _ = parse_file(text, source)
+        value, _ = read_text(text, Report())
+        assert isinstance(value, dict), "what has been parsed is a mapping"
+        return cls.from_manifest(_filled(value, job))
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Job:
         """The job of a manifest that was read already."""
         made = cls.__new__(cls)
         made._manifest = copy.deepcopy(dict(manifest))
+        with contextlib.suppress(ManifestError):  # it need not be complete
+            _, job = parse_declared(made._manifest)
+            made._manifest = made._manifest if job is None else _filled(made._manifest, job)
         made._place = ChainEnd()
         return made
 
@@ -87,7 +90,7 @@ class Job(Runnable):
             ManifestError: the job is not valid; with every problem.
         """
         self.build()
-        return _as_yaml(self._manifest)
+        return as_yaml(self._manifest)
 
     def manifest(self) -> Plain:
         """The manifest as plain data."""
@@ -268,7 +271,7 @@ class Job(Runnable):
         self,
         by: str | Sequence[str] | Callable[..., Any],
         *,
-        flux_policy: Flux = "continue",
+        flux_policy: Flux | None = None,
         on_missing_key: Literal["fail", "group"] | None = None,
     ) -> Job:
         """Group the segments of the task that is added next: one peer gets all of a group.
@@ -279,7 +282,8 @@ class Job(Runnable):
             on_missing_key: what happens to a segment without one of the keys.
         """
         groups = {"groupByFn" if callable(by) else "groupByKey": plain(by)}
-        groups["fluxPolicy"] = flux_policy
+        if flux_policy is not None:
+            groups["fluxPolicy"] = flux_policy
         if on_missing_key is not None:
             groups["onMissingKey"] = on_missing_key
         return self._at(replace(self._place, groups=groups))
@@ -382,43 +386,16 @@ def _options(options: Mapping[str, Any]) -> Plain:
     return {"options": dict(options)} if options else {}
 
 
-class _ManifestDumper(yaml.SafeDumper):
-    """Quotes with care, and writes the value for an alias."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Whether equal parts are written out: always."""
-        return True
-
-    def represent_str(self, data: str) -> yaml.ScalarNode:
-        """Text, in quotes if it needs them."""
-        plain = _PLAIN_TEXT.match(data) is not None and data.lower() not in _YAML_WORDS
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if plain else '"')
-
-
-_ManifestDumper.add_representer(str, _ManifestDumper.represent_str)
-
-
-def _as_yaml(manifest: Mapping[str, Any]) -> str:
-    """A manifest as text."""
-    return yaml.dump(
-        manifest,
-        Dumper=_ManifestDumper,
-        sort_keys=False,
-        default_flow_style=None,
-        width=COLUMNS_MAX,
-    )
-
-
-def _read_manifest(text: str | bytes, source: str) -> Plain:
-    """The manifest of a job in a text, YAML or JSON.
-
-    Raises:
-        ManifestError: it is not valid; with every problem, each with path, file and line.
-    """
-    parse_file(text, source)
-    value, _ = read_text(text, Report())
-    assert isinstance(value, dict), "what has been parsed is a mapping"
-    return value
+def _filled(manifest: Plain, job: model.Job) -> Plain:
+    """A manifest with what calls look at: the name of its job, types of tasks, and edges."""
+    full = to_mapping(job)
+    spec = {"workflow": full["spec"]["workflow"], **manifest["spec"]}
+    spec["catalog"] = [
+        {"name": task.name, "type": task.type, **entry}
+        for task, entry in zip(job.catalog, spec["catalog"], strict=True)
+    ]
+    metadata = {**full["metadata"], **manifest.get("metadata", {})}
+    return {**full, **manifest, "metadata": metadata, "spec": in_order(spec)}
 
 
 class ChainEnd(msgspec.Struct, frozen=True):

@@ -10,8 +10,9 @@ import hashlib
 import json
 from typing import Any
 
+from onyx.model.declaration import Declaration
 from onyx.model.job import Job
-from onyx.model.manifest import API_VERSION, JOB_KIND, SPEC
+from onyx.model.manifest import API_VERSION, DECLARATION, JOB_KIND, SPEC
 
 
 def to_mapping(job: Job) -> dict[str, Any]:
@@ -22,6 +23,14 @@ def to_mapping(job: Job) -> dict[str, Any]:
         "metadata": {"name": job.name},
         "spec": SPEC.write(job),
     }
+
+
+def explained(job: Job, declaration: Declaration) -> dict[str, Any]:
+    """The manifest for people: of the job, and of how Kubernetes is to run it, without what is
+    empty."""
+    mapping = to_mapping(job)
+    spec = mapping["spec"] | DECLARATION.write(declaration)
+    return {**mapping, "spec": {key: each for key, each in spec.items() if each not in ([], {})}}
 
 
 def canonical_json(value: Any) -> bytes:

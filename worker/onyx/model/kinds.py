@@ -54,8 +54,8 @@ class AggregationKind(msgspec.Struct, frozen=True):
     name: str
     keyed: bool = True
     """Whether it takes a key of the segment."""
-    needs_init: bool = False
-    """Whether it has no first state of its own."""
+    takes_init: bool = False
+    """Whether a window may give it a first state."""
     native: Native = COLLECTED
     """Unless it collects, its states are numbers that may be merged in any order."""
 
@@ -98,8 +98,8 @@ AGGREGATIONS: Mapping[str, AggregationKind] = {
         AggregationKind("collect-key-value"),
         AggregationKind("conj", keyed=False),
         AggregationKind("count", keyed=False, native=Native(counts=True)),
-        AggregationKind("max", needs_init=True, native=Native(merges="max")),
-        AggregationKind("min", needs_init=True, native=Native(merges="min")),
+        AggregationKind("max", takes_init=True, native=Native(merges="max")),
+        AggregationKind("min", takes_init=True, native=Native(merges="min")),
         AggregationKind("sum", native=Native(merges="sum")),
     )
 }

@@ -36,10 +36,10 @@ OBJECT_SPEC = Section(
 
 
 class _JobManifest(msgspec.Struct, frozen=True):
-    api_version: Literal["onyx.dev/v1alpha1"]
-    kind: Literal["OnyxJob"]
-    metadata: Mapping[str, Any]
     spec: Annotated[Mapping[str, Any], SectionEntry(OBJECT_SPEC)]
+    api_version: Literal["onyx.dev/v1alpha1"] = "onyx.dev/v1alpha1"
+    kind: Literal["OnyxJob"] = "OnyxJob"
+    metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     status: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Written by the operator; ignored here."""
 

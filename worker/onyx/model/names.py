@@ -15,6 +15,7 @@ NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
 """The name of tasks, windows and triggers: at most 63 characters."""
 JOB_NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 """The name of a job: a DNS label, because a Kubernetes object is called so."""
+JOB_NAME_CHARACTERS_MAX = 63
 CLUSTER_NAME = r"[a-z]([a-z0-9-]{0,43}[a-z0-9])?"
 """The name of a cluster: short enough for the labels of the pods that are called after it."""
 MODULE = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
@@ -60,6 +61,13 @@ def is_name(text: str) -> bool:
 def is_job_name(text: str) -> bool:
     """Whether a job may be called so."""
     return _JOB_NAME.match(text) is not None
+
+
+def as_job_name(text: str) -> str:
+    """The name of a job after that of a file or folder: what jobs may not have becomes `-`; empty
+    if nothing is left."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    return "-".join(words)[:JOB_NAME_CHARACTERS_MAX].rstrip("-")
 
 
 def is_cluster_name(text: str) -> bool:

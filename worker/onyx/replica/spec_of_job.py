@@ -95,7 +95,7 @@ def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
         min_peers=_least(entry),
         max_peers=_most(entry, windowed),
         percentage=entry.percentage if job.task_scheduler == "percentage" else None,
-        flux_policy=entry.flux_policy or ("continue" if entry.type == "join" else None),
+        flux_policy=entry.flux_policy,
         required_tags=_tags(entry),
         acker_exempt=name in job.acker_exempt_tasks,
     )

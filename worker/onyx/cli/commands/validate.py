@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from onyx.base.on_demand import OnDemand
+from onyx.cli.command_line import Option
 from onyx.cli.functions import check_those_here
 from onyx.cli.job_file import (
     FileArgument,
@@ -20,14 +21,21 @@ from onyx.cli.job_file import (
 )
 from onyx.cli.options import EngineChoice, EngineOption, JsonOption, ModulesOption
 from onyx.errors import ManifestError, Problem
+from onyx.model.canonical import explained
 from onyx.model.manifest import CLUSTER_KIND
-from onyx.model.parsing.text import ambiguities, kind_of, located
+from onyx.model.parsing.job import parse_file
+from onyx.model.parsing.text import ambiguities, kind_of, located, read_text
+from onyx.model.parsing.writing import as_yaml
+from onyx.model.report import Report
 from onyx.processes.surroundings import import_from
 from onyx.replica.needs import peers_needed
 
 if TYPE_CHECKING:
     from onyx.model.cluster import Cluster
 
+ExplainOption = Annotated[
+    bool, Option("--explain", "Print the job with all that the file leaves out.")
+]
 PARSE_CLUSTER = OnDemand[Callable[[bytes, str], "Cluster"]](
     "onyx.model.parsing.cluster:parse_cluster_manifest"
 )
@@ -38,6 +46,7 @@ def validate(
     modules: ModulesOption = None,
     engine: EngineOption = None,
     as_json: JsonOption = False,
+    explain: ExplainOption = False,
 ) -> None:
     """Check a file with a job, or with an OnyxCluster; prints every problem with its key path.
     Needs no server.
@@ -45,6 +54,9 @@ def validate(
     It imports the modules that the job names, or only those of --modules, and looks whether their
     functions are there and can be called as Onyx calls them. Modules are looked for beside the job
     file and in the current folder; of those that are in neither it warns.
+
+    With --explain it prints the job with all that it leaves out filled in: a file that means the
+    same.
     """
     import_from(file.parent, Path())
     try:
@@ -58,7 +70,11 @@ def validate(
     if as_json:
         warnings = [msgspec.to_builtins(warning) for warning in found.warnings]
         said = {"name": found.name, "problems": [], "warnings": warnings, **found.more}
+        said |= {"manifest": found.manifest} if explain else {}
         print(json.dumps({"valid": True, **said}))
+    elif explain:
+        warn(found.warnings)
+        print(as_yaml(found.manifest), end="")
     else:
         warn(found.warnings)
         print(f"{file}: {found.summary}")
@@ -70,17 +86,20 @@ class _Valid(msgspec.Struct, frozen=True):
     name: str
     summary: str
     warnings: list[Problem]
+    manifest: Mapping[str, Any]
+    """All of it, with what the file leaves out."""
     more: dict[str, Any] = msgspec.field(default_factory=dict)
     """Further fields for programs."""
 
 
 def _checked(file: Path, modules: list[str] | None, engine: EngineChoice | None) -> _Valid:
     """Look at everything in a file; raises ManifestError when it is wrong."""
-    text = read_file(file)
+    text, source = read_file(file), str(file)
     if kind_of(text) == CLUSTER_KIND:
-        cluster = PARSE_CLUSTER.load()(text, str(file))
+        cluster = PARSE_CLUSTER.load()(text, source)
         summary = f"cluster {cluster.name} is valid"
-        return _Valid(cluster.name, summary, ambiguities(text, str(file)))
+        value, _ = read_text(text, Report())
+        return _Valid(cluster.name, summary, ambiguities(text, source), value)
     job, warnings = checked_job(file, engine=engine)
     absent = check_those_here(job, file, modules)
     peers = peers_needed(job)
@@ -88,4 +107,6 @@ def _checked(file: Path, modules: list[str] | None, engine: EngineChoice | None)
     asked = "1 peer" if needed == 1 else f"{needed} peers"
     summary = f"job {job.name} is valid ({tasks} tasks, {edges} edges; needs {asked})"
     more = {"peers_needed": needed, "peers_by_task": peers}
-    return _Valid(job.name, summary, [*located(absent, text, str(file)), *warnings], more)
+    _, declaration = parse_file(text, source, engine=engine)
+    manifest = explained(job, declaration)
+    return _Valid(job.name, summary, [*located(absent, text, source), *warnings], manifest, more)

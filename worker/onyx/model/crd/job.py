@@ -30,8 +30,8 @@ _PEER_RULES = (
     ),
 )
 _SOURCE_RULES = (
-    ("has(self.workflow) != has(self.jobRef)", "give either workflow and catalog, or jobRef"),
-    ("has(self.workflow) == has(self.catalog)", "workflow and catalog belong together"),
+    ("has(self.catalog) != has(self.jobRef)", "give either catalog, or jobRef"),
+    ("!has(self.workflow) || has(self.catalog)", "workflow is given without catalog"),
 )
 _EXTRA_RULES = {"": _SOURCE_RULES, "catalog": _PEER_RULES}
 _SAME_CLUSTER = ("self == oldSelf", "a job cannot move to another cluster: create another job")
@@ -68,15 +68,17 @@ def _with_rules(section: Section, schema: Schema, yaml_key: str) -> Schema:
 
 def _type_rules(section: Section) -> list[tuple[str, str]]:
     rules = []
+    # What has no type gets one by the parser.
+    typed = "" if any(_is_mandatory_type(key) for key in section.keys) else "!has(self.type) || "
     for key in section.keys:
         if not _visible_to_cel(key):
             continue
-        if key.required_for:
+        if key.required_for and not key.filled:
             types = _listed(key.required_for)
             given = " || ".join(f"has(self.{each})" for each in _alternatives(key))
             rules.append(
                 (
-                    f"!(self.type in {types}) || {given}",
+                    f"{typed}!(self.type in {types}) || {given}",
                     f"{' or '.join(_alternatives(key))} is needed for type "
                     f"{', '.join(key.required_for)}",
                 )
@@ -85,11 +87,15 @@ def _type_rules(section: Section) -> list[tuple[str, str]]:
             types = _listed(key.allowed_for)
             rules.append(
                 (
-                    f"!has(self.{key.yaml}) || self.type in {types}",
+                    f"{typed}!has(self.{key.yaml}) || self.type in {types}",
                     f"{key.yaml} is only for type {', '.join(key.allowed_for)}",
                 )
             )
     return rules
+
+
+def _is_mandatory_type(key: Key) -> bool:
+    return key.yaml == "type" and key.is_mandatory
 
 
 def _alternatives(key: Key) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ class CatalogEntry(WorkKeys, frozen=True):
         Key(
             allowed_for=GROUPED,
             origin="onyx/group-by-key",
-            restriction="Needs fluxPolicy; not together with groupByFn.",
+            restriction="Not together with groupByFn.",
         ),
     ] = None
     """Key of a segment, or several keys, by whose value segments are grouped; one peer gets all
@@ -56,7 +56,7 @@ class CatalogEntry(WorkKeys, frozen=True):
         Key(
             allowed_for=GROUPED,
             origin="onyx/group-by-fn",
-            restriction="Needs fluxPolicy; not together with groupByKey.",
+            restriction="Not together with groupByKey.",
         ),
     ] = None
     """Function of a segment whose result is its group; one peer gets all segments of a group."""
@@ -69,6 +69,7 @@ class CatalogEntry(WorkKeys, frozen=True):
         Literal["kill", "continue", "recover"] | None,
         Key(
             allowed_for=(*GROUPED, "join"),
+            filled="continue, of a grouped task or a join",
             origin="onyx/flux-policy",
             restriction="Only with groupByKey or groupByFn, or on a join. kill and recover need "
             "minPeers or nPeers.",
@@ -76,8 +77,7 @@ class CatalogEntry(WorkKeys, frozen=True):
     ] = None
     """What happens when a peer of a grouped task leaves. `kill`: the job is killed. `continue`: the
     other peers take over its key groups, and new peers may join at any time. `recover`: as
-    `continue`, but peers join only up to minPeers or nPeers, or to replace one that left. A join
-    has `continue` by default."""
+    `continue`, but peers join only up to minPeers or nPeers, or to replace one that left."""
     left: Annotated[JoinSide | None, Key(required_for=("join",), allowed_for=("join",))] = None
     """Stream of a join. Where both sides have a value of one name, a result has that of this side.
     """
@@ -107,8 +107,8 @@ class CatalogEntry(WorkKeys, frozen=True):
         TaskName | None,
         Key(
             allowed_for=("join",),
-            restriction="A child of the join. Besides late segments it gets only what flow "
-            "conditions that name it send there.",
+            restriction="A task after the join, to which the edge is added. Besides late segments "
+            "it gets only what flow conditions that name it send there.",
         ),
     ] = None
     """Child of a join that gets segments that come behind the watermark, whose partners may be
@@ -268,19 +268,21 @@ class CatalogEntry(WorkKeys, frozen=True):
         str | None,
         Key(
             origin="onyx/uniqueness-key",
-            restriction="Only on a task with windows or state, which needs it, unless deduplicate "
-            "is false or the job's guarantee is exactly-once.",
+            restriction="Only on a task with windows or state, or on a join.",
         ),
     ] = None
-    """Key that identifies a segment, by which windows drop repeated segments."""
+    """Key that identifies a segment, by which the task drops repeated segments. Without it, and
+    without guarantee: exactly-once, what is read again after a failure counts again."""
     deduplicate: Annotated[
         bool,
         Key(
+            filled="false under guarantee: at-least-once without uniquenessKey, else true",
             origin="onyx/deduplicate?",
-            restriction="Only on a windowed task; not false together with uniquenessKey.",
+            restriction="Only on a task with windows or state, or on a join; not false together "
+            "with uniquenessKey, nor true without it under guarantee: at-least-once.",
         ),
     ] = True
-    """false: windows of the task apply repeated segments again."""
+    """false: the task applies repeated segments again."""
     assign_watermark_fn: Annotated[
         str | None,
         Function(),

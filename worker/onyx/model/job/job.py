@@ -45,6 +45,7 @@ class Job(msgspec.Struct, frozen=True):
         tuple[tuple[str, str], ...],
         ListOf(Edge(), items_min=1, items_max=EDGES_MAX),
         Key(
+            filled="a straight line in the order of the catalog: input, functions, output",
             origin="workflow",
             restriction=f"Starts with inputs and ends with outputs or reduce tasks; no edge "
             f"twice; at most {DEPTH_MAX} edges in a row.",
@@ -85,9 +86,7 @@ class Job(msgspec.Struct, frozen=True):
     """Which segments go to which children."""
     lifecycles: Annotated[tuple[Lifecycle, ...], Key(origin="lifecycles")] = ()
     """Functions that are called around the work of tasks."""
-    windows: Annotated[
-        tuple[Window, ...], Key(items_max=TASKS_MAX, map_key="id", origin="windows")
-    ] = ()
+    windows: Annotated[tuple[Window, ...], Key(items_max=TASKS_MAX, origin="windows")] = ()
     """Aggregations over segments, grouped into extents."""
     triggers: Annotated[tuple[Trigger, ...], Key(items_max=TASKS_MAX, origin="triggers")] = ()
     """When windows emit what they hold."""

@@ -20,7 +20,9 @@ from onyx.model.kinds import EMIT_ROWS, TRIGGERS
 class Trigger(msgspec.Struct, frozen=True):
     """When a window fires, what happens then, and what becomes of its state."""
 
-    window_id: Annotated[WindowName, Key(origin="trigger/window-id")]
+    window_id: Annotated[
+        WindowName, Key(filled="the only window of the job", origin="trigger/window-id")
+    ]
     """Id of the window."""
     type: Annotated[str, Function(tuple(TRIGGERS)), Key(origin="trigger/on")]
     """When the trigger fires."""
@@ -33,19 +35,25 @@ class Trigger(msgspec.Struct, frozen=True):
     refinement: Annotated[
         str | None,
         Function(names.REFINEMENTS),
-        Key(origin="trigger/refinement", restriction="Needed, unless postEvictor is [all]."),
+        Key(filled="accumulating, unless postEvictor is [all]", origin="trigger/refinement"),
     ] = None
     """What becomes of the state of an extent after it fired."""
     sync: Annotated[
         str | None,
         Function(),
-        Key(origin="trigger/sync", restriction="sync or emit, or both, must be given."),
+        Key(origin="trigger/sync", restriction="Needed, or emit, if the task has no children."),
     ] = None
     """Function of (event, window, trigger, state event, state) that writes the state to an external
     system."""
-    emit: Annotated[str | None, Function((EMIT_ROWS,)), Key(origin="trigger/emit", era="0.10+")] = (
-        None
-    )
+    emit: Annotated[
+        str | None,
+        Function((EMIT_ROWS,)),
+        Key(
+            filled="rows, without sync, if the task of the window has children",
+            origin="trigger/emit",
+            era="0.10+",
+        ),
+    ] = None
     """Function of the same arguments that returns segments to send. `rows` needs no function: each
     group that fires becomes a segment with `group`, `lower`, `upper` and `state`."""
     batch_format: Annotated[

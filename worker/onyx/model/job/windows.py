@@ -22,7 +22,14 @@ BOUNDED = ("fixed", "sliding", "session")
 class Window(msgspec.Struct, frozen=True):
     """An aggregation over segments of a task, grouped into extents."""
 
-    id: Annotated[WindowName, Key(origin="window/id", restriction="Unique in the job.")]
+    id: Annotated[
+        WindowName,
+        Key(
+            filled="the name of the task, if it has one window",
+            origin="window/id",
+            restriction="Unique in the job.",
+        ),
+    ]
     """Name of the window."""
     task: Annotated[
         TaskName, Key(origin="window/task", restriction="A function, reduce or output task.")
@@ -58,7 +65,12 @@ class Window(msgspec.Struct, frozen=True):
     """What aggregates: the peers of the task, or Spark, from Parquet files that they write. The
     results are the same. A job with engine spark runs all of its windows itself."""
     window_key: Annotated[
-        str | None, Key(required_for=("fixed", "sliding", "session"), origin="window/window-key")
+        str | None,
+        Key(
+            required_for=BOUNDED,
+            filled="the watermarkKey that all inputs before the task have, if extents are of time",
+            origin="window/window-key",
+        ),
     ] = None
     """Key of a segment by whose value it is assigned to extents, usually a time."""
     min_value: Annotated[
@@ -95,12 +107,13 @@ class Window(msgspec.Struct, frozen=True):
     init: Annotated[
         Any,
         Key(
+            filled="of min and max, the first number that comes",
             origin="window/init",
-            restriction="Needed by min and max, which have no initial state of their own; "
-            "otherwise only for an aggregation of your own.",
+            restriction="Only for min, max or an aggregation of your own.",
         ),
     ] = None
-    """Initial state of an extent."""
+    """Initial state of an extent. min and max of what is no number need one, of the kind of the
+    values."""
     timeout_gap: Annotated[
         TimeOrElements | None,
         Key(required_for=("session",), allowed_for=("session",), origin="window/timeout-gap"),
@@ -117,9 +130,9 @@ class Window(msgspec.Struct, frozen=True):
         TaskName | None,
         Key(
             allowed_for=BOUNDED,
-            restriction="A child of the window's task; needs allowedLateness. Besides late "
-            "segments this child gets only what flow conditions that name it send "
-            "there.",
+            restriction="A task after the window's task, to which the edge is added; needs "
+            "allowedLateness. Besides late segments it gets only what flow conditions that name "
+            "it send there.",
         ),
     ] = None
     """Child of the task that gets late segments. By default they are dropped and counted."""

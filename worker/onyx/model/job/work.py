@@ -33,6 +33,7 @@ class WorkKeys(msgspec.Struct, frozen=True):
     type: Annotated[
         Literal["input", "function", "output", "reduce", "table", "join"],
         Key(
+            filled="what fn, plugin, key, left, the windows and the edges say",
             origin="onyx/type",
             restriction="A reduce task with children needs a window with a trigger that emits. A "
             "table is in no edge of the workflow.",

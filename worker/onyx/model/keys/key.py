@@ -41,6 +41,9 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     """Other keys of the manifest, any of which may be given instead of a required one."""
     allowed_for: tuple[str, ...] = ()
     """Values of the entry's `type` for which it may be given; empty means all."""
+    filled: str = ""
+    """What its value is where it is not given and parsing finds it (`parsing/filling`), in words.
+    """
     origin: str = ""
     """The key of Onyx that this one corresponds to; empty if there is none."""
     era: str = "both"
@@ -61,6 +64,11 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = None
     owner: type[Any] = object
     """Class of the field."""
+
+    @property
+    def is_mandatory(self) -> bool:
+        """Whether whoever writes an entry must give it."""
+        return self.required and not self.filled
 
     @property
     def doc(self) -> str:

@@ -68,7 +68,10 @@ class Section:
                 report.add(at(path, name), f"is not a key of a {self.name}", self._hint(name))
             else:
                 draft[key.field] = _read_value(key, each, at(path, name), report)
-        self._check_presence(draft, value, path, report)
+        for key in self.keys:
+            if key.is_mandatory and key.field not in draft:
+                report.add(at(path, key.yaml), "is missing", f"give {key.kind.describe()}")
+        self.check_by_type(draft, path, report)
         return draft
 
     def _hint(self, name: str) -> str:
@@ -77,15 +80,18 @@ class Section:
             return "what a plugin or function needs goes under options"
         return hint or f"known keys: {', '.join(self.by_yaml)}"
 
-    def _check_presence(
-        self, draft: Draft, value: dict[str, Any], path: str, report: Report
-    ) -> None:
+    def check_by_type(self, draft: Draft, path: str, report: Report) -> None:
+        """The keys that an entry of its type must have, and those that it may; of an entry without
+        a type nothing is known."""
         kind = draft.get("type")
         for key in self.keys:
-            given = key.yaml in value
-            if key.required and not given:
-                report.add(at(path, key.yaml), "is missing", f"give {key.kind.describe()}")
-            elif not given and kind in key.required_for and value.keys().isdisjoint(key.unless):
+            given = key.field in draft
+            needed = kind in key.required_for and not key.filled
+            if (
+                not given
+                and needed
+                and not any(self.by_yaml[each].field in draft for each in key.unless)
+            ):
                 report.add(
                     at(path, key.yaml),
                     f"is missing, but needed for type {kind}",
@@ -149,7 +155,7 @@ class SectionEntry(KeyKind, frozen=True):
 
     def _schema(self) -> Schema:
         keys = self.section.keys
-        required = [key.yaml for key in keys if key.required]
+        required = [key.yaml for key in keys if key.is_mandatory]
         return {
             "type": "object",
             **({"required": required} if required else {}),
@@ -209,14 +215,14 @@ def key_schema(key: Key) -> Schema:
 
 def _description(key: Key) -> str:
     """What `kubectl explain` shows: it has neither bounds nor units nor defaults of its own."""
-    default = shown_default(key.default)
+    default = key.filled or shown_default(key.default)
     return " ".join(
         [
             key.doc,
             *([] if isinstance(key.kind, _PLAIN) else [f"Value: {key.kind.describe()}."]),
             *([f"Only for type {', '.join(key.allowed_for)}."] if key.allowed_for else []),
             *([key.restriction] if key.restriction else []),
-            *([f"Default: {default}."] if default and not key.required else []),
+            *([f"Default: {default}."] if default and not key.is_mandatory else []),
         ]
     )
 

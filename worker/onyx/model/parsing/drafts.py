@@ -50,16 +50,18 @@ class NameRule(msgspec.Struct, frozen=True):
     """Said of a key of metadata that Kubernetes does not know."""
 
 
-def read_name(metadata: dict[str, Any] | None, rule: NameRule, report: Report) -> Any:
-    """The object's name; INVALID, or None, when there is none that can be used."""
+def read_name(
+    metadata: dict[str, Any] | None, rule: NameRule, report: Report, default: str = ""
+) -> Any:
+    """The object's name, or a default; INVALID, or None, when there is none that can be used."""
     if metadata is None:
         return None
     for key in metadata:
         if key not in _OBJECT_META:
             hint = nearest(key, _OBJECT_META) or rule.hint
             report.add(at("metadata", key), "is not a key that Kubernetes knows here", hint)
-    name = metadata.get("name", INVALID)
-    if "name" not in metadata:
+    name = metadata.get("name", default or INVALID)
+    if name is INVALID and "name" not in metadata:
         report.add("metadata.name", "is missing", f"give the {rule.kind} a name")
     elif not isinstance(name, str) or not rule.fits(name):
         message = f"{show(name)} is not a name for a {rule.kind}"

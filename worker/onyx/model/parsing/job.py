@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from onyx.model.canonical import job_hash, to_mapping
@@ -17,9 +18,13 @@ from onyx.model.declaration import Declaration
 from onyx.model.job import Job
 from onyx.model.keys.section import Draft
 from onyx.model.manifest import DECLARATION
+from onyx.model.names import as_job_name
 from onyx.model.parsing.drafts import draft_of
 from onyx.model.parsing.mapping import draft_of_manifest, draft_of_object, job_of, parse_mapping
 from onyx.model.parsing.text_drafts import draft_of_text
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+"""Ends of file names that are names of jobs."""
 
 __all__ = [
     "job_hash",
@@ -31,9 +36,9 @@ __all__ = [
 ]
 
 
-def parse_manifest(text: str | bytes, source: str = "manifest") -> Job:
+def parse_manifest(text: str | bytes, source: str = "manifest", name: str = "") -> Job:
     """The job in the text of a manifest, YAML or JSON; see `parse_file`."""
-    return parse_file(text, source)[0]
+    return parse_file(text, source, name=name)[0]
 
 
 def parse_file(
@@ -41,6 +46,7 @@ def parse_file(
     source: str,
     upgrades: str | None = None,
     engine: str | None = None,
+    name: str = "",
 ) -> tuple[Job, Declaration]:
     """The job in the text of a manifest, YAML or JSON, and how Kubernetes is to run it.
 
@@ -49,11 +55,14 @@ def parse_file(
         source: what to call it in messages, usually its path.
         upgrades: id of the old job that it upgrades; the manifest may name the same one.
         engine: what is to run it, whatever the manifest says.
+        name: of a job that has none; by default that of the file, if `source` is one.
 
     Raises:
         ManifestError: with every problem, each with its path, file and line.
     """
-    read = partial(draft_of_manifest, upgrades=upgrades, engine=engine)
+    if not name and source.endswith(_SUFFIXES):
+        name = as_job_name(PurePath(source).stem)
+    read = partial(draft_of_manifest, upgrades=upgrades, engine=engine, default_name=name)
     draft = draft_of_text(text, source, read)
     return job_of(draft), _declaration(draft)
 

@@ -1,5 +1,6 @@
 """From a manifest that was read already to a job: plain values to a draft by the table of keys,
-then the rules between keys, then the value. What is stored beside the log is such a manifest.
+with what is left out filled in, then the rules between keys, then the value. What is stored beside
+the log is such a manifest.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from onyx.model.keys.section import Draft, SectionEntries
 from onyx.model.manifest import JOB_MANIFEST, SPEC
 from onyx.model.names import is_job_name
 from onyx.model.parsing.drafts import NameRule, draft_of, read_name
+from onyx.model.parsing.filling import fill
 from onyx.model.plain import MANIFEST_BYTES_MAX
 from onyx.model.report import Report, at
 from onyx.model.rules import ENTRY, JOB
-from onyx.model.rules.failures import add_edges
 from onyx.model.rules.looking import good
 
 DRAFTS_MAX = 8
@@ -77,6 +78,7 @@ def draft_of_manifest(
     by_reference: bool = False,
     upgrades: str | None = None,
     engine: str | None = None,
+    default_name: str = "",
 ) -> Draft:
     """The draft of a manifest; whatever is wrong is reported.
 
@@ -84,15 +86,19 @@ def draft_of_manifest(
         by_reference: whether the spec may refer to a job file.
         upgrades: id of the old job that it upgrades.
         engine: what is to run it, whatever the manifest says.
+        default_name: of a job without a name.
     """
     if upgrades is not None:
         _name_old_job(value, upgrades, report)
     if engine is not None:
         _choose_engine(value, engine)
     draft = JOB_MANIFEST.read(value, "", report) or {}
-    name = read_name(good(draft, "metadata"), _NAMES, report)
+    metadata = good({"metadata": {}, **draft}, "metadata")
+    name = read_name(metadata, _NAMES, report, default_name)
     spec = good(draft, "spec")
     if spec is not None and _has_job(spec, "spec", report):
+        fill(spec, "spec", report)
+        _check_required(spec, "spec", report)
         _check_spec(spec, "spec", report)
     elif spec is not None and not by_reference:
         report.add("spec.jobRef", "is for Kubernetes only", "use the job file that it refers to")
@@ -106,7 +112,6 @@ def _has_job(spec: Draft, path: str, report: Report) -> bool:
     A key with its default value says nothing: the API server fills these in.
     """
     if "job_ref" not in spec:
-        _check_required(spec, path, report)
         return True
     for key in SPEC.keys:
         if key.field in spec and spec[key.field] not in (key.default, _listed(key.default)):
@@ -116,7 +121,7 @@ def _has_job(spec: Draft, path: str, report: Report) -> bool:
 
 def _check_required(spec: Draft, path: str, report: Report) -> None:
     for key in SPEC.keys:
-        if key.required and key.field not in spec:
+        if key.is_mandatory and key.field not in spec:
             report.add(at(path, key.yaml), "is missing", f"give {key.kind.describe()}")
 
 
@@ -162,7 +167,6 @@ def _check_spec(spec: Draft, path: str, report: Report) -> None:
         for index, draft in enumerate(good(spec, key.field) or ()):
             if draft is not None:
                 check_one(key.yaml, draft, at(at(path, key.yaml), index), report)
-    add_edges(spec)
     for rule in JOB:
         rule(spec, path, report)
 

@@ -29,9 +29,11 @@ _PAGES = {
 _HEAD = "Generated from `worker/onyx/model` by `python -m onyx.model.generate`."
 _TABLE = "| key | value | default | meaning |\n|---|---|---|---|\n"
 _JOB = f"""
-A job is a file with `apiVersion: {API_VERSION}`, `kind: {JOB_KIND}`, the name of the job under
-`metadata.name` (lower case letters, digits and `-`), and the keys of this page under `spec`. On
-Kubernetes, the keys of its [declaration](declaration.md) say how the operator runs it.
+A job is a file with the keys of this page under `spec`. Beside it stand `apiVersion:
+{API_VERSION}`, `kind: {JOB_KIND}` and the name of the job under `metadata.name` (lower case
+letters, digits and `-`), which only Kubernetes asks for: by default the name is that of the file.
+On Kubernetes, the keys of its [declaration](declaration.md) say how the operator runs it.
+`onyx validate --explain` prints a job with all that it leaves out.
 """
 _CLUSTER = f"""A cluster is a pool of workers that run jobs; the operator keeps it running. It is an
 object with `apiVersion: {API_VERSION}`, `kind: {CLUSTER_KIND}`, a name (lower case letters, digits
@@ -102,9 +104,10 @@ def _row(key: Key) -> str:
         value = f"a list: [{key.kind.section.name}]({_PAGES[key.yaml]}.md)"
     elif isinstance(key.kind, SectionEntry):
         value = f"a mapping: [{key.kind.section.name}]({_PAGES[key.yaml]}.md)"
-    required = f"for type {', '.join(key.required_for)}" if key.required_for else ""
+    needed = key.required_for and not key.filled
+    required = f"for type {', '.join(key.required_for)}" if needed else ""
     required += "".join(f", or `{other}`" for other in key.unless)
-    return f"| {link} | {value} | {'yes' if key.required else required} | {_default(key)} |\n"
+    return f"| {link} | {value} | {'yes' if key.is_mandatory else required} | {_default(key)} |\n"
 
 
 def _part(key: Key) -> str:
@@ -143,10 +146,12 @@ def _nested_row(path: str, key: Key) -> str:
         anchor = f"{path}{key.yaml}".replace(".", "").replace("[]", "").lower()
         value = f"[{key.kind.section.name}](#{anchor})"
         value = f"a list: {value}" if isinstance(key.kind, SectionEntries) else value
-    default = "required" if key.required else _default(key)
+    default = "required" if key.is_mandatory else _default(key)
     return f"| `{key.yaml}` | {value} | {default} | {f'{key.doc} {key.restriction}'.strip()} |\n"
 
 
 def _default(key: Key) -> str:
+    if key.filled:
+        return key.filled
     shown = shown_default(key.default)
     return f"`{shown}`" if shown else ""

@@ -34,16 +34,10 @@ def check_peers(draft: Draft, path: str, report: Report) -> None:
 
 
 def check_grouping(draft: Draft, path: str, report: Report) -> None:
-    """Grouping has one key or function, and a flux policy that its peers allow."""
+    """Grouping has one key or function, and its peers allow its flux policy."""
     grouped = [key for key in ("group_by_key", "group_by_fn") if key in draft]
     if len(grouped) == 2:
         report.add(at(path, "groupByFn"), "is given together with groupByKey", "keep one of them")
-    if grouped and "flux_policy" not in draft:
-        report.add(
-            at(path, "fluxPolicy"),
-            "is missing, but a grouped task needs it",
-            "give kill, continue or recover",
-        )
     if not is_grouped(draft) and "flux_policy" in draft:
         report.add(
             at(path, "fluxPolicy"),

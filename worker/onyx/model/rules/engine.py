@@ -118,7 +118,8 @@ def _check_window(draft: Draft, path: str, assigned: bool, report: Report) -> No
     if name and kind is None:
         what = f"is {show(name)} with engine spark, and its states are made and merged in Python"
         report.add(at(path, "aggregation"), what, f"take {', '.join(AGGREGATIONS)}, {_PEERS}")
-    if kind is not None and kind.needs_init and not _is_number(good(draft, "init")):
+    first = good(draft, "init")
+    if kind is not None and kind.takes_init and first is not None and not _is_number(first):
         what = "is no number, and Spark compares numbers"
         report.add(at(path, "init"), what, f"give a number, {_PEERS}")
     if good(draft, "allowed_lateness") is None:

@@ -1,7 +1,10 @@
-"""Rules of dead letters. Naming the task that gets them makes the edge to it: a job in which six
-tasks share one would have to say so six times more."""
+"""Rules of dead letters, and the edges on which these and late segments go. Naming the task that
+gets them makes the edge to it: a job in which six tasks share one would have to say so six times
+more."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from onyx.model import workflow
 from onyx.model.keys.section import Draft
@@ -10,19 +13,28 @@ from onyx.model.rules.looking import entries, good, known_tasks
 
 
 def add_edges(spec: Draft) -> None:
-    """Complete the workflow of a draft. What `check_dead_letters` refuses is left out, so that it
-    is reported once."""
+    """Complete the workflow of a draft. What rules refuse is left out, so that it is reported
+    once."""
     if good(spec, "workflow") is None:
         return
-    for draft in good(spec, "catalog") or ():
-        name, target = (good(draft, "name"), good(draft, "dead_letter")) if draft else (None, None)
+    types = _types(spec)
+    for name, target in aside(spec):
         edges = spec["workflow"]
-        if name is None or target is None or (name, target) in edges:
-            continue
-        if good(draft, "type") == "output":
+        if (name, target) in edges or name not in types or types[name] == "output":
             continue
         if _problem((name, target), spec) is None:
             spec["workflow"] = (*edges, (name, target))
+
+
+def aside(spec: Draft) -> Iterator[tuple[str, str]]:
+    """(task, target) for each task whose dead letters or late segments go to another one."""
+    for draft, _ in entries(spec, "catalog", "", "catalog"):
+        for field in ("dead_letter", "late_to"):
+            if (name := good(draft, "name")) and (target := good(draft, field)):
+                yield name, target
+    for draft, _ in entries(spec, "windows", "", "windows"):
+        if (task := good(draft, "task")) and (target := good(draft, "late_to")):
+            yield task, target
 
 
 def check_dead_letters(spec: Draft, path: str, report: Report) -> None:
@@ -42,8 +54,7 @@ def _problem(edge: tuple[str, str], spec: Draft) -> tuple[str, str] | None:
     known = known_tasks(spec)
     if known is not None and target not in known:
         return "is not in the catalog", nearest(target, sorted(known)) or "add it to the catalog"
-    types = {good(each, "name"): good(each, "type") for each in good(spec, "catalog") or () if each}
-    if types.get(target) == "input":
+    if _types(spec).get(target) == "input":
         return "is an input", "name an output, or a task before one"
     edges = good(spec, "workflow") or ()
     if target == task or (
@@ -51,3 +62,8 @@ def _problem(edge: tuple[str, str], spec: Draft) -> tuple[str, str] | None:
     ):
         return f"is {task} itself or comes before it", "name an output, or a task before one"
     return None
+
+
+def _types(spec: Draft) -> dict[str | None, str | None]:
+    drafts = entries(spec, "catalog", "", "catalog")
+    return {good(each, "name"): good(each, "type") for each, _ in drafts}

@@ -58,9 +58,10 @@ def tasks_with_state(spec: Draft, path: str) -> set[str | None]:
     windows = entries(spec, "windows", path, "windows")
     tasks = entries(spec, "catalog", path, "catalog")
     found = {good(draft, "task") for draft, _ in windows}
-    return found | {good(draft, "name") for draft, _ in tasks if _keeps_state(draft)}
+    return found | {good(draft, "name") for draft, _ in tasks if keeps_state(draft)}
 
 
-def _keeps_state(draft: Draft) -> bool:
+def keeps_state(draft: Draft) -> bool:
+    """Whether a task has state by key, or a processor, or is a join."""
     keeps = any(good(draft, field) is not None for field in ("state", "processor"))
     return keeps or good(draft, "type") == "join"

@@ -68,10 +68,10 @@ def check_window(draft: Draft, path: str, report: Report) -> None:
     """An aggregation of Onyx has its own initial state, and only extents of one length are aligned.
     Extents are kept with their state, always."""
     name = aggregation_name(good(draft, "aggregation"))
-    begins = name in AGGREGATIONS and not AGGREGATIONS[name].needs_init
+    begins = name in AGGREGATIONS and not AGGREGATIONS[name].takes_init
     if begins and draft.get("init") is not None:
-        needing = [kind.name for kind in AGGREGATIONS.values() if kind.needs_init]
-        readers = listed([*needing, "your own"])
+        taking = [kind.name for kind in AGGREGATIONS.values() if kind.takes_init]
+        readers = listed([*taking, "your own"])
         _refuse(
             report, path, "init", f"has no effect on {name}, which begins by itself",
             f"it is for aggregations {readers}: remove it",

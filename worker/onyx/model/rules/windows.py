@@ -89,8 +89,6 @@ def _check_aggregation(draft: Draft, path: str, report: Report) -> None:
             report.add(where, f"{name} takes one key, not {keys}", f"write [{name}, key]")
         elif keys and not kind.keyed:
             report.add(where, f"{name} takes no key", f"write {name}")
-        if kind.needs_init and draft.get("init") is None:
-            report.add(at(path, "init"), f"is missing, but {name} needs a first state")
     if good(draft, "batch_format") == "arrow":
         _check_batch_format(draft, name, at(path, "batchFormat"), report)
 
@@ -106,14 +104,10 @@ def _check_batch_format(draft: Draft, aggregation: str, path: str, report: Repor
 
 def check_trigger(draft: Draft, path: str, report: Report) -> None:
     """What the keys of one trigger ask of each other."""
-    if "sync" not in draft and "emit" not in draft:
-        report.add(at(path, "sync"), "is missing", "give sync, emit or both")
     if good(draft, "batch_format") == "arrow" and not _calls_functions(draft):
         where = at(path, "batchFormat")
         report.add(where, "is arrow, but the trigger calls no function of yours", "remove it")
     evictor = good(draft, "post_evictor")
-    if "refinement" not in draft and evictor != ("all",):
-        report.add(at(path, "refinement"), "is missing", "give accumulating or discarding")
     if evictor is not None and len(set(evictor)) > 1:
         report.add(at(path, "postEvictor"), "has both all and none", "keep one of them")
 
@@ -235,6 +229,10 @@ def check_emissions(spec: Draft, path: str, report: Report) -> None:
     """Only what triggers emit leaves a reduce task; what they emit has somewhere to go."""
     edges = good(spec, "workflow")
     if edges is None or not (_readable(spec, "windows") and _readable(spec, "triggers")):
+        return
+    if any(
+        good(draft, "window_id") is None for draft, _ in entries(spec, "triggers", path, "triggers")
+    ):
         return
     below = children(edges)
     emitting = _emitting_triggers(spec, path)
