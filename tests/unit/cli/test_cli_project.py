@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.cli.command_table import run_command
-from onyx.cli.commands.init import job_name, module_name, project
+from onyx.cli.commands.init import Kind, module_name, project
 from onyx.errors import UserError
-from onyx.model.names import is_function, is_job_name
+from onyx.model.names import as_job_name, is_function, is_job_name
 from onyx.model.parsing.job import parse_manifest
+from onyx.submission.job_checks import wrong_options
 
 
-@pytest.mark.parametrize("kind", ["job", "plugin"])
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_every_file_has_its_names_and_the_job_is_valid(kind: str) -> None:
     files = project(kind, "my-ages")
-    assert {"my_ages.py", "test_my_ages.py", "job.yaml", "README.md"} < files.keys()
-    assert parse_manifest(files["job.yaml"]).name == "my-ages"
+    assert {"my_ages.py", "test_my_ages.py", "job.yaml", "README.md"} <= files.keys()
+    job = parse_manifest(files["job.yaml"])
+    assert (job.name, wrong_options(job)) == ("my-ages", ())
     for name, text in files.items():
         assert not {"NAME", "MODULE"} & {*text.split()}, name
         assert text.endswith("\n")
@@ -29,7 +32,7 @@ def test_every_file_has_its_names_and_the_job_is_valid(kind: str) -> None:
 
 @given(st.text(max_size=80))
 def test_any_folder_gives_a_name_that_jobs_may_have_and_a_module(folder: str) -> None:
-    name = job_name(folder)
+    name = as_job_name(folder) or "job"
     assert is_job_name(name)
     assert is_function(f"{module_name(name)}:f")
 
@@ -41,11 +44,10 @@ def test_any_folder_gives_a_name_that_jobs_may_have_and_a_module(folder: str) ->
         ("2026", "2026", "job_2026"),
         ("json", "json", "json_job"),
         ("onyx", "onyx", "onyx_job"),
-        ("", "job", "job"),
     ],
 )
 def test_a_module_hides_none_that_is_there(folder: str, name: str, module: str) -> None:
-    assert job_name(folder) == name
+    assert as_job_name(folder) == name
     assert module_name(name) == module
 
 

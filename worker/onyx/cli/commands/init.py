@@ -8,7 +8,6 @@ have their names.
 from __future__ import annotations
 
 import importlib.util
-import re
 import shlex
 from importlib import resources
 from pathlib import Path
@@ -16,16 +15,18 @@ from typing import Annotated, Literal
 
 from onyx.cli.command_line import Argument
 from onyx.errors import UserError
-from onyx.model.names import is_job_name
+from onyx.model.names import as_job_name
 
-KindArgument = Annotated[Literal["job", "plugin"], Argument("What it is to be.")]
+Kind = Literal["job", "windows", "requests", "kafka", "spark", "plugin"]
+KindArgument = Annotated[Kind, Argument("What it is to be.")]
 FolderArgument = Annotated[Path, Argument("Where; it is made if it is not there.")]
 _SUFFIX = ".txt"
-NAME_CHARACTERS_MAX = 63
 
 
 def init(kind: KindArgument = "job", folder: FolderArgument = Path()) -> None:
-    """Write a job, or a plugin with a job, with tests and a page that says how to run it.
+    """Write a project: a job of functions, with windows, that answers requests, between topics of
+    Kafka, or with Spark; or a plugin. Each has tests, and a page that says how to run it and what
+    it needs.
 
     The job and its module are named after the folder. Files that are there are not touched.
     """
@@ -39,13 +40,13 @@ def write_project(kind: str, folder: Path) -> list[Path]:
     """Write the files of a project; the folder is made if it is not there.
 
     Args:
-        kind: `job` or `plugin`.
+        kind: `job`, `windows`, ...: the name of a folder of `projects`.
         folder: after which the job and the module are called.
 
     Raises:
         UserError: one of the files is there already, or a folder cannot be written.
     """
-    name = job_name(folder.resolve().name)
+    name = as_job_name(folder.resolve().name) or "job"
     files = {folder / path: text for path, text in project(kind, name).items()}
     there = [path for path in files if path.exists()]
     if there:
@@ -72,13 +73,6 @@ def project(kind: str, name: str) -> dict[str, str]:
         for file in sorted(found, key=lambda file: file.name)
         if file.name.endswith(_SUFFIX)
     }
-
-
-def job_name(folder: str) -> str:
-    """The name of a job after that of a folder: what jobs may not have becomes `-`."""
-    words = re.findall(r"[a-z0-9]+", folder.lower())
-    name = "-".join(words)[:NAME_CHARACTERS_MAX].rstrip("-")
-    return name if is_job_name(name) else "job"
 
 
 def module_name(name: str) -> str:
