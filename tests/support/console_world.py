@@ -16,6 +16,7 @@ from onyx.client.deaths import report_death
 from onyx.client.window_view import Question, WindowView
 from onyx.codec.entries import encode_entry
 from onyx.console.actions import Actions
+from onyx.console.append_page import Append, SegmentAppends
 from onyx.console.ask_page import Answerer
 from onyx.console.board import Past, Reporter
 from onyx.console.pages import Console
@@ -103,6 +104,12 @@ STATEFUL = [
     for each in SPEC["catalog"]
 ]
 """A catalog with a state by key."""
+
+ASKED = [
+    {"name": "orders", "type": "input", "plugin": "requests"} if each["name"] == "orders" else each
+    for each in SPEC["catalog"]
+]
+"""A catalog whose input takes requests."""
 
 
 def manifest(name: str, spec: Mapping[str, Any] = SPEC, **more: Any) -> dict[str, Any]:
@@ -263,9 +270,16 @@ class ConsoleWorld:
         figures: Measures = UNMEASURED,
         answer: Answerer = nobody_answers,
         acts_on: Past | None = None,
+        append: Append = nobody_answers,
     ) -> Console:
-        """A console that has read all. `figures`: what workers say that they measure; `answer`:
-        what is said of a state; `acts_on`: a log that is followed, of a console with actions."""
+        """A console that has read all.
+
+        Args:
+            figures: what workers say that they measure.
+            answer: what is said of a state.
+            acts_on: a log that is followed, of a console with actions.
+            append: takes segments.
+        """
         past = acts_on or Past(self.client.first_replica())
         for change in () if acts_on else self.client.changes():
             past.take(change.entry, change.new)
@@ -273,7 +287,10 @@ class ConsoleWorld:
             self.client, past, lambda: self.now_ms, lambda: self.clock_s, 0.5, lambda _: figures
         )
         actions = Actions(self.client, past, reporter.manifests) if acts_on else None
-        return Console(self.client, past, reporter, "shop", lambda: self.now_ms, answer, actions)
+        appends = SegmentAppends(past, reporter.manifests, append) if acts_on else None
+        return Console(
+            self.client, past, reporter, "shop", lambda: self.now_ms, answer, actions, appends
+        )
 
     def text(self, path: str, **query: str) -> str:
         """A page as the browser gets it."""

@@ -4,10 +4,17 @@ workers.
 
 from __future__ import annotations
 
-from onyx.client.appender import Appender
+from onyx.client.appender import (
+    Appender,
+    NotTaken,
+    NotYetTaken,
+    RequestFailed,
+    Segments,
+)
 from onyx.client.connection import connect
 from onyx.errors import Unavailable
 from onyx.replica.state import Replica
+from onyx.requests.request import Answer, Level
 from onyx.settings import Settings
 
 
@@ -37,6 +44,40 @@ def appender(settings: Settings, job: str, task: str = "") -> Appender:
     except BaseException:
         client.close()
         raise
+
+
+def append_once(
+    replica: Replica,
+    settings: Settings,
+    job: str,
+    task: str,
+    segments: Segments,
+    level: Level,
+    id: str,
+    timeout_s: float,
+) -> Answer:
+    """The answer to one request, whatever it is.
+
+    Args:
+        replica: says where workers are.
+
+    Raises:
+        SettingsError: the certificates are not good.
+        SegmentError: a segment cannot travel.
+        Unavailable: there is no worker.
+    """
+    with Appender(
+        addresses_of(replica),
+        job,
+        task,
+        settings.tls,
+        client=settings.client,
+        tenancy=settings.tenancy_id,
+    ) as opened:
+        try:
+            return opened.append(segments, level, id, timeout_s)
+        except (NotTaken, RequestFailed, NotYetTaken) as error:
+            return error.answer
 
 
 def addresses_of(replica: Replica) -> list[str]:

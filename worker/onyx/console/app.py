@@ -31,6 +31,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from onyx.console.actions import ACTIONS, Actions
+from onyx.console.append_page import SEGMENT_BYTES_MAX
 from onyx.console.forms import FormRefused, Forms, body_of, read_form
 from onyx.console.live import LivePages, TooManyViewers
 from onyx.console.pages import HERE, Console, Page, PagePart, missing, templates
@@ -140,6 +141,7 @@ class ConsoleApp:
             Route("/login", self._login, methods=["GET", "POST"]),
             Route("/live", self._live),
             Route("/act/{kind}/{job}", self._act, methods=["GET", "POST"]),
+            Route("/append/{job}", self._append, methods=["GET", "POST"]),
             Route("/jobs/{job}/upgrade", self._upgrade, methods=["GET", "POST"]),
             Route("/{path:path}", self._page),
         ]
@@ -239,6 +241,27 @@ class ConsoleApp:
         self._forms.check(request, who, fields)
         position = await self._slowly(actions.do, kind, job, fields, who)
         return RedirectResponse(f"/jobs/{quote(job, '')}?done={position}", 303)
+
+    async def _append(self, request: Request) -> Response:
+        """The page that appends a segment, or what became of the one that its form has."""
+        appends, who = self._console.appends, request.scope[VIEWER]
+        if appends is None:
+            return self._said(missing("nothing can be appended here", WITHOUT_ACTIONS))
+        job = JobId(request.path_params["job"])
+        try:
+            if request.method == "POST":
+                fields = await read_form(request, SEGMENT_BYTES_MAX, self._over_tls)
+                self._forms.check(request, who, fields)
+                view = await self._slowly(appends.send, job, fields, who)
+            else:
+                view = await self._slowly(appends.page, job)
+        except OnyxError as error:
+            return self._said(_refusal(error, f"/ask?job={quote(job, '')}", begun=False))
+        form = self._forms.sealed(request, who)
+        shown = msgspec.structs.replace(view, seal=form.seal, who=who)
+        part, code = PagePart("append", "append.html", shown), 400 if view.problem else 200
+        page = Page(f"{view.name} · append", "/ask", (part,), code, is_live=False)
+        return form.shown(self._said(page), self._over_tls)
 
     async def _upgrade(self, request: Request) -> Response:
         """A manifest that is tried in the place of a job, which changes nothing."""

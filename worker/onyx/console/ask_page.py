@@ -2,8 +2,8 @@
 
 It asks as `onyx state` does, with the certificates and the token of the console, so who may look at
 a console may see the states that it may. Nothing is followed: an answer is of the moment at which
-it was asked for. What asks for states takes a third of the memory of a console, so it is imported
-with the first question.
+it was asked for. What knows all kinds of states takes 20 MB, so it is imported with the first
+question.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ class AskPage(msgspec.Struct, frozen=True):
     trouble: str = ""
     """Why there is no answer."""
     is_answered: bool = False
+    takes_requests: bool = False
+    """Whether a segment can be appended to it from here."""
 
 
 def ask_page(

@@ -22,6 +22,7 @@ from onyx.client.reader import FORGOTTEN, JobReader
 from onyx.client.statuses import JobStatus
 from onyx.console import words
 from onyx.console.actions import Actions, actions_of
+from onyx.console.append_page import SegmentAppends, inputs_of
 from onyx.console.ask_page import Answerer, AskPage, ask_page
 from onyx.console.board import Board, Past, Reporter, change_at
 from onyx.console.cluster_page import cluster_page
@@ -82,6 +83,7 @@ class Console:
         tenancy: whose log it is.
         answer: asks for a state of a job, as `ask_page` does.
         actions: does what is asked for; None: the console only shows.
+        appends: hands segments to jobs, where there are actions.
     """
 
     def __init__(
@@ -93,8 +95,9 @@ class Console:
         now_ms: Callable[[], int],
         answer: Answerer,
         actions: Actions | None = None,
+        appends: SegmentAppends | None = None,
     ) -> None:
-        self.actions = actions
+        self.actions, self.appends = actions, appends
         self._client, self._past, self._reporter = client, past, reporter
         self._answer = answer
         self._now_ms = now_ms
@@ -210,6 +213,8 @@ class Console:
             if manifest is None:
                 return missing("this cannot be asked", unreadable or FORGOTTEN, "/ask")
             view = ask_page(self._reporter, self._answer, status, manifest, query)
+            can_append = self.appends is not None and bool(inputs_of(manifest))
+            view = msgspec.structs.replace(view, takes_requests=can_append)
         return Page("Ask", "/ask", (PagePart("ask", "ask.html", view),), is_live=False)
 
     def _of_job(self, board: Board, text: str, rest: str, done: str) -> Page:

@@ -12,12 +12,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onyx.base.event_loop import EventLoop
-from onyx.base.on_demand import OnDemand
+from onyx.base.on_demand import ModuleOnDemand, OnDemand
 from onyx.base.seams import SystemClock
 from onyx.client.client import Client
 from onyx.client.connection import connect
@@ -25,14 +25,17 @@ from onyx.client.measures import measure_reader
 from onyx.client.reader import JobReader
 from onyx.console.actions import Actions
 from onyx.console.app import LOOPBACK, ConsoleApp, Guard
+from onyx.console.append_page import APPEND_TIMEOUT_S, SegmentAppends
 from onyx.console.ask_page import Answerer
-from onyx.console.board import Reporter, followed
+from onyx.console.board import Manifests, Past, Reporter, followed
 from onyx.console.pages import Console, templates
 from onyx.errors import OnyxError, UserError
+from onyx.ids import JobId
 from onyx.log.acts import user_of_process
 from onyx.replica.authors import TOKEN, author
 from onyx.replica.state import Replica
 from onyx.reports.measures import Measures
+from onyx.requests.request import Answer, Level
 from onyx.requests.tokens import Tokens
 from onyx.serving.listening import listener_at
 from onyx.serving.server import HttpServer
@@ -49,6 +52,7 @@ MEASURES_TIMEOUT_S = 1.0
 """By then whoever has not answered is shown as silent."""
 CALL_TIMEOUT_S = 10.0
 VARIABLES = "ONYX_HTTP"
+appending = ModuleOnDemand("onyx.client.appending")
 _STATE_READER: OnDemand[Callable[[JobReader, Settings], StateReader]] = OnDemand(
     "onyx.client.query:state_reader"
 )
@@ -141,6 +145,7 @@ def serving(
             clock.wall_ms,
             answerer(client, settings),
             actions,
+            None if actions is None else appends_of(past, reporter.manifests, settings),
         )
         drawn = secrets.token_urlsafe(16) if actions and not options.token_file else None
         tokens = Tokens(clock, options.token_file or None, drawn)
@@ -178,6 +183,18 @@ def answerer(client: JobReader, settings: Settings) -> Answerer:
         return reader.read(question, timeout_s)
 
     return answer
+
+
+def appends_of(past: Past, manifests: Manifests, settings: Settings) -> SegmentAppends:
+    """What hands segments to jobs, by way of the workers that the log names."""
+
+    def append(job: JobId, task: str, segment: dict[str, Any], level: Level, id: str) -> Answer:
+        found: Answer = appending.append_once(
+            past.replica, settings, job, task, [segment], level, id, APPEND_TIMEOUT_S
+        )
+        return found
+
+    return SegmentAppends(past, manifests, append)
 
 
 def _on(loop: EventLoop, work: object) -> None:

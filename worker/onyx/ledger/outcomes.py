@@ -13,6 +13,7 @@ import msgspec
 
 from onyx.ledger.returns import FAILURES_SHOWN_MAX, OUTCOMES, RETRIED, ReturnPart
 
+FAILURE_LINES_MAX = 10
 _ONE_BYTES = 64
 """What one outcome takes, about, without its text."""
 
@@ -134,3 +135,25 @@ def failure_text(outcomes: Outcomes) -> str:
     which = "a segment" if first.segment is None else f"segment {first.segment}"
     more = f" ({many:,} segments of the request failed)" if many > 1 else ""
     return f"{which} of the request failed in task {first.task}: {first.error}{more}"
+
+
+def in_words(outcomes: Outcomes) -> str:
+    """What became of segments that were taken and did not simply go on, for people."""
+    counts = (
+        (outcomes.dead_letters, "went to the dead letters"),
+        (outcomes.exceptions, "were taken by a flow condition for exceptions"),
+        (outcomes.unmatched, "matched no flow condition"),
+    )
+    said = [f"{count:,} {what}" for count, what in counts if count]
+    if not said:
+        return ""
+    first = f"; first error: {outcomes.first_error}" if outcomes.first_error else ""
+    return f"{', '.join(said)}{first}"
+
+
+def failure_lines(outcomes: Outcomes) -> list[str]:
+    """The first segments that have failed for good, each in a line for people."""
+    return [
+        f"{'' if number is None else f'segment {number}, '}task {task}: {error}"
+        for task, error, number in outcomes.failures[:FAILURE_LINES_MAX]
+    ]

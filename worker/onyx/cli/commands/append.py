@@ -27,13 +27,12 @@ from onyx.client.appender import Appender, RequestFailed
 from onyx.client.appending import appender
 from onyx.errors import UserError
 from onyx.flow.segment import Segment
-from onyx.ledger.outcomes import NOTHING, Outcomes, plain
+from onyx.ledger.outcomes import NOTHING, failure_lines, in_words, plain
 from onyx.processes.surroundings import settings
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level
 from onyx.settings import Settings
 
 BATCH_SEGMENTS = 1_000
-FAILURES_PRINTED_MAX = 10
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
 TaskArgument = Annotated[
@@ -103,9 +102,11 @@ def append(
             taken += len(segments)
             _show(answer, as_json)
     if not as_json:
-        print(f"{taken - outcomes.final_failures:,} segments {_WORDS[ack]}{_beside(outcomes)}")
+        others = f" ({words})" if (words := in_words(outcomes)) else ""
+        print(f"{taken - outcomes.final_failures:,} segments {_WORDS[ack]}{others}")
     if outcomes.final_failures:
-        raise UserError(f"{_count(outcomes.final_failures)} failed:{_lines(outcomes)}")
+        lines = "".join(f"\n  {each}" for each in failure_lines(outcomes))
+        raise UserError(f"{_count(outcomes.final_failures)} failed:{lines}")
 
 
 def _appender(
@@ -125,28 +126,6 @@ def _answer(
         return appender.append(segments, ack, id, timeout_s)
     except RequestFailed as failed:
         return failed.answer
-
-
-def _beside(outcomes: Outcomes) -> str:
-    """What became of those that did not simply go on."""
-    counts = (
-        (outcomes.dead_letters, "went to the dead letters"),
-        (outcomes.exceptions, "were taken by a flow condition for exceptions"),
-        (outcomes.unmatched, "matched no flow condition"),
-    )
-    said = [f"{count:,} {what}" for count, what in counts if count]
-    if not said:
-        return ""
-    first = f"; first error: {outcomes.first_error}" if outcomes.first_error else ""
-    return f" ({', '.join(said)}{first})"
-
-
-def _lines(outcomes: Outcomes) -> str:
-    shown = outcomes.failures[:FAILURES_PRINTED_MAX]
-    return "".join(
-        f"\n  {'' if number is None else f'segment {number}, '}task {task}: {error}"
-        for task, error, number in shown
-    )
 
 
 def _count(segments: int) -> str:
