@@ -55,6 +55,10 @@ def test_others_tell_what_a_killed_worker_ran_and_who_went_on_from_where(
     assert ran, "the dead one had said what it ran"
     assert all(each["group"] == dead and each["job"] == id for each in ran.values())
     assert {each["metadata.team"] for each in ran.values()} == {"north"}
+    taken = [each for each in (*lines(first), *lines(second)) if each["what"] == "job-taken"]
+    assert {(each["job_name"], each["metadata.team"], each["job"]) for each in taken} == {
+        (manifest(tmp_path, SEGMENTS)["metadata"]["name"], "north", id)
+    }
     said = [each for each in lines(first) if each.get("job", id) == id]
     assert [each["worker"] for each in said if each["what"] == "worker-lost"] == [dead]
     (moved,) = [each for each in said if each["what"] == "job-reallocated"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.operator.harness import job
 from tests.support.log.memory_log import MemoryLog
 
@@ -15,9 +17,10 @@ from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.log import documents
 from onyx.model.parsing.job import parse_mapping
-from onyx.replica.commands import KillJob
+from onyx.replica.commands import Gc, KillJob, SubmitJob
 from onyx.replica.job_events import KILLED, JobEvent
 
+NAME = "flights"
 WHY = "task work failed in apply-fn with ValueError"
 
 
@@ -33,9 +36,11 @@ class World:
     def _connect(self) -> Client:
         return Client(self._memory.client(), "balanced", by="command:alice@here")
 
-    def submit(self) -> JobId:
+    def submit(self, name: str = NAME, **more: Any) -> JobId:
         manifest = job()
+        manifest["metadata"]["name"] = name
         manifest["spec"].pop("clusterRef", None)
+        manifest["spec"].update(more)
         return self.client.submit(parse_mapping(manifest)).job
 
     def printed(self, *words: str, **options: bool) -> tuple[str, str]:
@@ -84,7 +89,7 @@ def test_programs_get_an_object_a_line(world: World) -> None:
     assert killed.pop("time").endswith("+00:00")
     assert killed == {
         "position": 1, "what": "job-killed", "job": id, "by": "worker:g", "why": f": {WHY}",
-        "text": f"killed: {WHY}", "detail": "no",
+        "text": f"killed: {WHY}", "detail": "no", "job_name": NAME,
     }  # fmt: skip
 
 
@@ -103,6 +108,35 @@ def test_a_job_that_was_forgotten_is_found_by_the_beginning_of_its_id(world: Wor
     world.client.kill(id)
     out, _ = world.printed(id[:6])
     assert "killed" in out
+
+
+def test_a_job_that_was_forgotten_is_found_by_its_name(world: World) -> None:
+    for name in ("first", "second"):
+        world.client.kill(world.submit(name))
+    world.log.append(Gc(id="client"), "worker:g")
+    assert not world.client.replica().records
+    out, _ = world.printed("second")
+    said = [line.split("  ")[1] for line in out.splitlines()]
+    assert (said[0], said[-2]) == ("submitted, with 2 tasks", "killed")
+
+
+def test_the_jobs_of_all_lines_are_named(world: World) -> None:
+    id = world.submit("flights")
+    out, _ = world.printed()
+    assert {line.split("  ")[1] for line in out.splitlines()} == {f"{id} flights"}
+
+
+def test_a_job_and_the_one_that_it_upgrades_are_found_by_their_names(world: World) -> None:
+    old = world.submit("shop")
+    new = JobId("new")
+    named = world.submit("shop2")
+    spec = replace(world.client.replica().spec(named), upgrades=old)
+    world.log.append(SubmitJob(id=new, spec=spec), "command:ann")
+    out, _ = world.printed("shop")
+    assert out.splitlines()[-1].split("  ")[1] == f"ended: job {new} takes its place"
+    world.client.kill(new)
+    out, _ = world.printed("shop2")
+    assert f"in the place of job {old}" in out.splitlines()[0]
 
 
 def test_a_job_that_never_was_is_an_error(world: World) -> None:

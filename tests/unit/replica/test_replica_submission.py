@@ -8,6 +8,7 @@ from onyx.errors import JobRefused
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.replica.commands import Gc, KillJob
+from onyx.replica.spec import JobSpec
 from onyx.replica.state import Replica
 
 JOB = Job(
@@ -47,6 +48,20 @@ def test_only_the_percentage_schedulers_get_percentages():
     assert spec(SHARED, scheduler="percentage").percentage == 40
     by_share = Job("b", JOB.workflow, JOB.catalog, task_scheduler="percentage")
     assert of_tasks(spec(by_share), "percentage") == {"read": 30, "parse": 70, "write": None}
+
+
+def test_name_and_short_metadata_come_along():
+    given = {"jobId": "j", "team": "north", "level": 3, "share": 0.5, "paid": True}
+    left_out = {"list": [1], "map": {}, "none": None, "huge": 1 << 63, "nan": float("nan")}
+    long = {"text": "x" * 9_999, "k" * 300: "key"}
+    found = spec(replace(JOB, metadata={**given, **left_out, **long}))
+    assert msgspec.json.decode(msgspec.json.encode(found), type=JobSpec) == found
+    assert found.said == {
+        "job_name": "flights", "metadata.team": "north", "metadata.level": 3,
+        "metadata.share": 0.5, "metadata.paid": True, "metadata.text": "x" * 256,
+    }  # fmt: skip
+    many = spec(replace(JOB, metadata={f"k{n}": n for n in range(1_000)}))
+    assert list(many.metadata) == [f"k{n}" for n in range(16)]
 
 
 @pytest.mark.parametrize("scheduler", ["balanced", "greedy"])

@@ -215,14 +215,15 @@ def test_a_log_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
 # --- events -------------------------------------------------------------------------------------
 
 KILL = JobEvent(
-    KILLED, {"why": ": it\x1b[2J\nfailed"}, JobId("j"), "kubernetes:alice", 5, Position(9)
-)
+    KILLED, {"why": ": it\x1b[2J\nfailed"}, JobId("j"), "kubernetes:alice", 5, Position(9),
+    {"job_name": "flights", "metadata.team": "no\nrth"},
+)  # fmt: skip
 
 
 def test_an_event_is_a_line_with_its_words_and_its_fields() -> None:
     stream = written("json", tenancy="acme")
     locate({"group": "g1"})
-    happened(KILL, {"job_name": "flights", "metadata.team": "north"})
+    happened(KILL)
     line = json.loads(stream.getvalue())
     assert line.pop("time").endswith("+00:00")
     assert line == {
@@ -232,7 +233,7 @@ def test_an_event_is_a_line_with_its_words_and_its_fields() -> None:
         "tenancy": "acme",
         "group": "g1",
         "job_name": "flights",
-        "metadata.team": "north",
+        "metadata.team": r"no\nrth",
         "what": "job-killed",
         "job": "j",
         "by": "kubernetes:alice",
@@ -243,12 +244,12 @@ def test_an_event_is_a_line_with_its_words_and_its_fields() -> None:
 def test_a_text_line_of_an_event_repeats_nothing_that_the_sentence_says() -> None:
     stream = written("text")
     locate({})
-    happened(KILL, {"job_name": "flights"})
+    happened(KILL)
     happened(local_event(TASK_STARTED, "j", task="parse", peers="peer p", version=7))
     first, second = stream.getvalue().splitlines()
     assert first.endswith(
-        r"INFO    onyx.jobs: killed: it\x1b[2J\nfailed  job_name=flights  what=job-killed  job=j"
-        "  by=kubernetes:alice"
+        r"INFO    onyx.jobs: killed: it\x1b[2J\nfailed  job_name=flights  metadata.team=no\nrth"
+        "  what=job-killed  job=j  by=kubernetes:alice"
     )
     assert second.endswith(
         "task parse starts on peer p of this worker  what=task-started  job=j  version=7"
@@ -258,9 +259,8 @@ def test_a_text_line_of_an_event_repeats_nothing_that_the_sentence_says() -> Non
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_an_event_with_a_value_of_any_length_is_one_short_line(log_format: str) -> None:
     stream = written(log_format)
-    happened(
-        local_event(KILLED, "j" * 100_000, why="\x1b\n" * 50_000), {"metadata.x": "y" * 99_999}
-    )
+    about = {"metadata.x": "y" * 99_999}
+    happened(local_event(KILLED, "j" * 100_000, about, why="\x1b\n" * 50_000))
     assert stream.getvalue().count("\n") == 1
     assert len(stream.getvalue()) < 3_000
 

@@ -16,15 +16,24 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Annotated
 
+from onyx.cli.command_line import Option
 from onyx.errors import OnyxError, SettingsError, UserError
 from onyx.log.server.data_folder import Holding, read_holding
-from onyx.log.server.environment import server_for
+from onyx.log.server.environment import env_of, server_for
 from onyx.log.server.process import PRIVATE_FOLDER, ZooKeeperServer
+from onyx.processes.surroundings import settings
 from onyx.settings import Settings
 
 TENANCY = "run"
 """What runs here has a log of its own, and this name in it."""
+
+
+KeptOption = Annotated[
+    Path | None,
+    Option("--kept", "Folder where `onyx run --keep` has left a log.", metavar="FOLDER"),
+]
 
 
 @contextmanager
@@ -48,6 +57,24 @@ def local_server(found: Settings, keep: Path | None = None) -> Iterator[ZooKeepe
             yield server
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def log_of(kept: Path | None, zookeeper: str | None, tenancy: str | None) -> Iterator[Settings]:
+    """The settings of a log to look into: of a cluster, or one that is kept in a folder.
+
+    Raises:
+        UserError: nothing is kept there.
+        SettingsError: as `local_server`, or somebody wants both.
+    """
+    found = settings(zookeeper, tenancy or (TENANCY if kept else None))
+    if kept is None:
+        yield found
+        return
+    if zookeeper is not None:
+        raise SettingsError("give --kept or --zookeeper: a kept log has a ZooKeeper of its own")
+    with kept_server(found, kept) as server:
+        yield env_of(server, found).settings
 
 
 @contextmanager

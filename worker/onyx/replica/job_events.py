@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from string import Formatter
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -28,6 +29,7 @@ Level = Literal["info", "warning", "error"]
 EventValue: TypeAlias = str | int | float | bool
 VALUE_CHARACTERS_MAX = 600
 NAME_CHARACTERS_MAX = 48
+NOTHING: Mapping[str, EventValue] = MappingProxyType({})
 NAMED_MAX = 8
 """Tasks, peers and partitions that are named in one event; of others there is the number."""
 
@@ -70,6 +72,8 @@ class JobEvent(msgspec.Struct, frozen=True):
     """When, by the clock of who wrote the entry; 0: that is not known."""
     position: Position = NO_POSITION
     """The entry of the log that made it so."""
+    about: Mapping[str, EventValue] = NOTHING
+    """Name and metadata of the job."""
 
     def __post_init__(self) -> None:
         assert self.values.keys() == self.kind.fields, f"the values of {self.kind.name}"
@@ -83,7 +87,8 @@ class JobEvent(msgspec.Struct, frozen=True):
     def fields(self) -> dict[str, EventValue]:
         """All of it but the sentence, for programs."""
         said = {"what": self.kind.name, "job": self.job, "by": self.by}
-        return {name: value for name, value in said.items() if value} | self.shown
+        given = {name: value for name, value in said.items() if value}
+        return {**_safe(self.about), **given, **self.shown}
 
     @property
     def remarks(self) -> dict[str, EventValue]:
@@ -94,15 +99,22 @@ class JobEvent(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> dict[str, EventValue]:
         """The values, safe to be shown."""
-        return {
-            name: escaped(value, VALUE_CHARACTERS_MAX) if isinstance(value, str) else value
-            for name, value in self.values.items()
-        }
+        return _safe(self.values)
 
 
-def local_event(kind: EventKind, job: str = "", **values: EventValue) -> JobEvent:
-    """An event that this process sees itself, now."""
-    return JobEvent(kind, values, JobId(job))
+def _safe(values: Mapping[str, EventValue]) -> dict[str, EventValue]:
+    return {
+        name: escaped(value, VALUE_CHARACTERS_MAX) if isinstance(value, str) else value
+        for name, value in values.items()
+    }
+
+
+def local_event(
+    kind: EventKind, job: str = "", about: Mapping[str, EventValue] = NOTHING, **values: EventValue
+) -> JobEvent:
+    """An event that this process sees itself, now. `about` is in the lines of a task's own thread
+    already."""
+    return JobEvent(kind, values, JobId(job), about=about)
 
 
 def some(words: Sequence[str], count: int = 0) -> str:
@@ -238,7 +250,7 @@ FROM_THE_LOG = (
 TASK_STARTED = EventKind(
     "task-started",
     "task {task} starts on {peers} of this worker",
-    "peers of this worker have got a task, and have read its job",
+    "peers of this worker have got a task",
     also=("version",),
 )
 TASK_REFUSED = EventKind(

@@ -22,7 +22,7 @@ SPARK_TAG = "spark"
 """Tag of the peers of workers that can run Spark; whatever runs there requires it."""
 TASKS_MAX = 10_000
 OWNER_CHARACTERS_MAX = 1_024
-_WORD_CHARACTERS_MAX = 256
+WORD_CHARACTERS_MAX = 256
 
 Job = Annotated[JobId, Meta(max_length=CHARACTERS_MAX, pattern=rf"\A({PATH_NAME})\Z")]
 Task = Annotated[TaskName, Meta(max_length=63, pattern=rf"\A({NAME})\Z")]
@@ -32,7 +32,10 @@ Fingerprint = Annotated[str, Meta(max_length=64, pattern=r"\A[a-z0-9]*\Z")]
 """Short text for what a manifest gives of the keys that may change while a job runs."""
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
-_Word = Annotated[str, Meta(max_length=_WORD_CHARACTERS_MAX)]
+_Word = Annotated[str, Meta(max_length=WORD_CHARACTERS_MAX)]
+METADATA_MAX = 16
+"""Keys of metadata that are said with what happens to a job."""
+Metadata = Annotated[dict[_Word, _Word | int | float | bool], Meta(max_length=METADATA_MAX)]
 
 
 @prepared
@@ -90,10 +93,20 @@ class JobSpec(Struct, frozen=True, rename="kebab", omit_defaults=True, dict=True
     """The old job, whose state this one carries over and which it ends."""
     owner: Annotated[str, Meta(max_length=OWNER_CHARACTERS_MAX)] = ""
     """The object that declares the job and ends it, in words of its own; empty if there is none."""
+    name: _Word = ""
+    """The name in its manifest, for whoever reads of it and has no manifest."""
+    metadata: Metadata = {}
+    """What the manifest says besides, likewise: the first keys, as far as values are short."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.tasks) <= TASKS_MAX or len(self.by_name) < len(self.tasks):
             raise ValueError(f"a job has 1 to {TASKS_MAX} tasks, each with a name of its own")
+
+    @cached_property
+    def said(self) -> Mapping[str, str | int | float | bool]:
+        """Name and metadata, as events and lines of logs have them."""
+        more = {f"metadata.{key}": value for key, value in self.metadata.items()}
+        return ({"job_name": self.name} if self.name else {}) | more
 
     @cached_property
     def by_name(self) -> Mapping[TaskName, TaskSpec]:

@@ -4,12 +4,17 @@ command of the log for that: `client.submissions` makes the one that has it.
 
 from __future__ import annotations
 
+import math
+from itertools import islice
+from typing import Any
+
 from onyx.ids import JobId, TaskName
 from onyx.model.changing import fingerprint
 from onyx.model.job import CatalogEntry, Job
+from onyx.model.keys.kinds import JOB_ID
 from onyx.model.plugins import keeps_journal, keeps_processed, runs_spark
 from onyx.model.workflow import sources_above, stateful_tasks, topological_order
-from onyx.replica.spec import SPARK_TAG, JobSpec, TaskSpec
+from onyx.replica.spec import METADATA_MAX, SPARK_TAG, WORD_CHARACTERS_MAX, JobSpec, TaskSpec
 
 DRIVER = TaskName("spark")
 """The only task of a job that Spark runs, whatever its manifest has."""
@@ -48,7 +53,25 @@ def spec_of(job: Job, digest: str = "", owner: str = "") -> JobSpec:
         options=fingerprint(job),
         upgrades=_upgraded(job),
         owner=owner,
+        name=job.name,
+        metadata=_metadata(job),
     )
+
+
+def _metadata(job: Job) -> dict[str, str | int | float | bool]:
+    """What a line of a log can have of the metadata; the id of the job is in each."""
+    plain = {
+        key: value[:WORD_CHARACTERS_MAX] if isinstance(value, str) else value
+        for key, value in job.metadata.items()
+        if key != JOB_ID and len(key) <= WORD_CHARACTERS_MAX and _is_plain(value)
+    }
+    return dict(islice(plain.items(), METADATA_MAX))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, int | float):
+        return math.isfinite(value) and abs(value) < 1 << 63
+    return isinstance(value, str)
 
 
 def _keeps_state(job: Job) -> bool:
@@ -75,6 +98,8 @@ def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:
         digest=digest,
         upgrades=_upgraded(job),
         owner=owner,
+        name=job.name,
+        metadata=_metadata(job),
     )
 
 

@@ -227,6 +227,12 @@ class Replica(msgspec.Struct, frozen=True, dict=True):
         record = self.records.get(job)
         return () if record is None else tuple(record.spec.by_name)
 
+    def said_of(self, job: JobId) -> Mapping[str, str | int | float | bool]:
+        """Name and metadata of a job, as events and lines of logs have them; none when nobody knows
+        it."""
+        record = self.records.get(job)
+        return {} if record is None else record.spec.said
+
     def digest_of(self, job: JobId) -> str | None:
         """Content address of a job in the chunk store; None when nobody knows it."""
         record = self.records.get(job)

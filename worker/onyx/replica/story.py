@@ -102,8 +102,10 @@ def events_of(
     if job and of(job) and not found:
         found.append((NO_CHANGE, job, {"command": entry.command.NAME}))
     return tuple(
-        JobEvent(kind, values, about, by, entry.at_ms, entry.position)
-        for kind, about, values in found
+        JobEvent(
+            kind, values, job, by, entry.at_ms, entry.position, new.said_of(job) or old.said_of(job)
+        )
+        for kind, job, values in found
     )
 
 

@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TextIO
 
 from onyx.base.on_demand import OnDemand
@@ -62,10 +61,10 @@ def location() -> Mapping[str, Any]:
     return _where.fields
 
 
-def happened(event: JobEvent, more: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Log an event in its own words and with its fields, beside those of this thread and `more`."""
+def happened(event: JobEvent) -> None:
+    """Log an event in its own words and with its fields, beside those of this thread."""
     level = logging.getLevelName(event.kind.level.upper())
-    _events.log(level, "%s", event.text, extra={_HAPPENED: (event, more)})
+    _events.log(level, "%s", event.text, extra={_HAPPENED: event})
 
 
 def configure(
@@ -201,8 +200,8 @@ class _JsonFormatter(_Formatter):
             "logger": record.name,
             "event": truncated(record.getMessage(), MESSAGE_CHARACTERS_MAX),
         }
-        event, more = _event(record)
-        found = _fields() | more | ({} if event is None else event.fields)
+        event = _event(record)
+        found = _fields() | ({} if event is None else event.fields)
         line.update((key, _value(value)) for key, value in found.items() if key not in line)
         error = _error(record)
         if error is not None:
@@ -213,8 +212,8 @@ class _JsonFormatter(_Formatter):
 class _TextFormatter(_Formatter):
     def _line(self, record: logging.LogRecord) -> str:
         message = truncated(record.getMessage(), MESSAGE_CHARACTERS_MAX)
-        event, more = _event(record)
-        found = _fields() | more | ({} if event is None else event.remarks)
+        event = _event(record)
+        found = _fields() | ({} if event is None else event.remarks)
         fields = "".join(f"  {key}={_value(value)}" for key, value in found.items())
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {message}{fields}"
         error = _error(record)
@@ -238,10 +237,10 @@ def _error(record: logging.LogRecord) -> BaseException | None:
     return record.exc_info[1] if record.exc_info else None
 
 
-def _event(record: logging.LogRecord) -> tuple[JobEvent | None, dict[str, Any]]:
-    """The event that a line is about, with what is known of its job."""
-    event, more = getattr(record, _HAPPENED, (None, {}))
-    return event, dict(more)
+def _event(record: logging.LogRecord) -> JobEvent | None:
+    """The event that a line is about."""
+    found: JobEvent | None = getattr(record, _HAPPENED, None)
+    return found
 
 
 def _fields() -> dict[str, Any]:

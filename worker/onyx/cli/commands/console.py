@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Annotated
 
 from msgspec import Meta
 
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Option
-from onyx.cli.local_server import TENANCY, kept_server
+from onyx.cli.local_server import KeptOption, log_of
 from onyx.cli.options import TenancyOption, ZooKeeperOption
-from onyx.errors import SettingsError
-from onyx.log.server.environment import env_of
-from onyx.processes.surroundings import configure_logs, settings, stop_signal
-from onyx.settings import Settings
+from onyx.processes.surroundings import configure_logs, stop_signal
 
 serve = ModuleOnDemand("onyx.console.serve", extra="console")
 PORT = 8484
@@ -46,10 +41,7 @@ def console(
     actions: Annotated[
         bool, Option("--actions", "Let jobs be suspended, resumed, drained, changed and killed.")
     ] = False,
-    kept: Annotated[
-        Path | None,
-        Option("--kept", "Folder where `onyx run --keep` has left a log.", metavar="FOLDER"),
-    ] = None,
+    kept: KeptOption = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
 ) -> None:
@@ -59,23 +51,12 @@ def console(
     SIGTERM or Ctrl-C.
     """
     stop = stop_signal()
-    found = settings(zookeeper, tenancy or (TENANCY if kept else None))
-    configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
     options = serve.ConsoleOptions(
         host, port, tuple(name or ()), token_file or "", user_header or "", actions
     )
     with ExitStack() as stack:
-        if kept is not None:
-            found = stack.enter_context(_kept(kept, found, zookeeper))
+        found = stack.enter_context(log_of(kept, zookeeper, tenancy))
+        configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
         address = stack.enter_context(serve.console_of(found, options, stop.set))
         print(f"the console of {found.tenancy_id} is at {address}", flush=True)
         stop.wait()
-
-
-@contextmanager
-def _kept(folder: Path, found: Settings, zookeeper: str | None) -> Iterator[Settings]:
-    """The settings that lead to a log that is kept."""
-    if zookeeper is not None:
-        raise SettingsError("give --kept or --zookeeper: a kept log has a ZooKeeper of its own")
-    with kept_server(found, folder) as server:
-        yield env_of(server, found).settings

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from onyx.cli.command_line import Argument, Option
+from onyx.cli.local_server import KeptOption, log_of
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id
 from onyx.client.client import Client
 from onyx.client.connection import connect
@@ -17,10 +18,10 @@ from onyx.errors import UserError
 from onyx.ids import NO_POSITION, JobId
 from onyx.log.interface import Origin
 from onyx.model.report import listed
-from onyx.processes.surroundings import settings
 from onyx.replica import story
 from onyx.replica.authors import UNKNOWN, escaped
 from onyx.replica.command import Entry
+from onyx.replica.commands import KillJob, SubmitJob
 from onyx.replica.job_events import KILLED, JobEvent
 from onyx.replica.state import Replica
 
@@ -40,6 +41,7 @@ def events(
     job: JobIdArgument = None,
     follow: FollowOption = False,
     details: AllOption = False,
+    kept: KeptOption = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
@@ -50,7 +52,7 @@ def events(
     It reads the log, and what the archive has of it (`ONYX_HISTORY_ARCHIVE`), and says on standard
     error from where on that is. A job may have ended long ago.
     """
-    with connect(settings(zookeeper, tenancy)) as client:
+    with log_of(kept, zookeeper, tenancy) as found, connect(found) as client:
         of = _wanted(client, job)
 
         def show(event: JobEvent) -> None:
@@ -63,7 +65,7 @@ def events(
 
 
 def _wanted(client: Client, job: str | None) -> Callable[[JobId], bool]:
-    """Which jobs are meant. Of those that are forgotten only the log knows the ids.
+    """Which jobs are meant. Those that are forgotten only the log knows.
 
     Raises:
         UserError: none, or several.
@@ -73,19 +75,27 @@ def _wanted(client: Client, job: str | None) -> Callable[[JobId], bool]:
     try:
         return client.named(job).__eq__
     except UserError:
-        changes = client.changes()
-        ids = {
-            each.job
-            for change in changes
-            for each in story.events_of(*change, of=lambda id: id.startswith(job))
-            if each.job
-        }
+        names = _past_jobs(client)
+        ids = [id for id in names if names[id] == job] or [id for id in names if id.startswith(job)]
         if len(ids) == 1:
-            return ids.pop().__eq__
+            return ids[0].__eq__
         if not ids:
             raise
     shown = listed(sorted(ids)[:IDS_SHOWN_MAX])
     raise UserError(f"{job} may be any of {len(ids)} jobs of the past: give the id: {shown}")
+
+
+def _past_jobs(client: Client) -> dict[JobId, str]:
+    """The names of all jobs of which the log knows."""
+    names: dict[JobId, str] = {}
+    for old, entry, _ in client.changes():
+        if not names:
+            names = {id: record.spec.name for id, record in old.records.items()}
+        if isinstance(entry.command, SubmitJob):
+            names.setdefault(entry.command.id, entry.command.spec.name)
+        elif isinstance(entry.command, KillJob):  # perhaps before anybody submits it
+            names.setdefault(entry.command.job, "")
+    return names
 
 
 def _past(client: Client, of: Callable[[JobId], bool], show: Print) -> Replica:
@@ -125,7 +135,8 @@ def _line(client: Client, event: JobEvent, as_json: bool, with_job: bool) -> str
     if as_json:
         said = {"time": time, "position": event.position, "text": event.text, **event.fields}
         return json.dumps(said | ({"detail": detail} if detail else {}))
-    about = f"{event.job or '-'}  " if with_job else ""
+    name = escaped(str(event.about.get("job_name", "")), DETAIL_CHARACTERS_MAX)
+    about = f"{event.job or '-'}{f' {name}' if name else ''}  " if with_job else ""
     more = f"\n    {detail}" if detail else ""
     return f"{time:<29}  {about}{event.text}  ({event.by}){more}"
 

@@ -14,7 +14,7 @@ advance, also when no worker answers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
 
 import msgspec
@@ -142,7 +142,8 @@ class StallWatch:
         reason, why = found
         in_time = now_s - watched.moved_s < self._after_s + allowed_s(task, reason)
         if not in_time:
-            self._log_stall(task, watched, reason, why, now_s)
+            about = replica.said_of(task.job_id)
+            self._log_stall(task, about, watched, reason, why, now_s)
         wall_ms = self._clock.wall_ms()
         source = source_of(task)
         oldest_s = source.oldest_s(now_s) if source is not None else None
@@ -163,19 +164,22 @@ class StallWatch:
         )
 
     def _log_stall(
-        self, task: Task, watched: _Watched, reason: Reason, why: str, now_s: float
+        self,
+        task: Task,
+        about: Mapping[str, str | int | float | bool],
+        watched: _Watched,
+        reason: Reason,
+        why: str,
+        now_s: float,
     ) -> None:
         again_s = None if watched.logged_s is None else watched.logged_s + LOG_INTERVAL_S
         if reason is watched.reason and again_s is not None and now_s < again_s:
             return
         watched.reason, watched.logged_s = reason, now_s
         seconds = round(now_s - watched.moved_s)
+        values = {"task": task.name, "peer": task.peer, "seconds": seconds}
         why = without_secrets(why)
-        happened(
-            local_event(
-                TASK_STALLS, task.job_id, task=task.name, peer=task.peer, seconds=seconds, why=why
-            )
-        )
+        happened(local_event(TASK_STALLS, task.job_id, about, **values, why=why))
 
 
 def _longest(stalls: Sequence[tuple[str, Stall, float]]) -> dict[tuple[str, ...], float]:

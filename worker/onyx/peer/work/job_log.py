@@ -8,17 +8,16 @@ Entries from before the group was a member are the past: whoever starts a worker
 year of history in its log (`onyx events` has it). And one entry may concern a thousand jobs, as
 when a worker leaves: then the first events are logged, and the number of the others.
 
-Peers that get a task together share a line. It is logged when the first of them knows the job:
-before that there are no name and no metadata.
+Peers that get a task together, or lose it, share a line. Name and metadata of the job, which each
+line has, come with its submission: nobody has to have read the job for them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
+from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.replica import story
 from onyx.replica.command import Entry
 from onyx.replica.effects import Effect, SealTask, StartTask, StopTask
@@ -27,6 +26,8 @@ from onyx.replica.job_events import (
     TASK_SEALS,
     TASK_STARTED,
     TASK_STOPPED,
+    EventKind,
+    EventValue,
     JobEvent,
     local_event,
     some,
@@ -41,14 +42,10 @@ EVENTS_MAX = 100
 
 
 class JobLog:
-    """The log of one incarnation about jobs. Used by the group's thread, but for `started`."""
+    """The log of one incarnation about jobs. Used by the group's thread."""
 
-    def __init__(self, group: GroupId, fields_of: Callable[[JobId], Mapping[str, Any]]) -> None:
-        """`fields_of`: name and metadata of a job, as far as this process knows them."""
+    def __init__(self, group: GroupId) -> None:
         self._group = group
-        self._fields_of = fields_of
-        self._given: dict[_Given, list[PeerId]] = {}
-        """Peers that have got a task, until one of them knows its job."""
 
     def read(self, old: Replica, entry: Entry, new: Replica) -> None:
         """Log what has happened with an entry. Never raises: all groups read the same entry, and a
@@ -64,50 +61,34 @@ class JobLog:
         found = story.events_of(old, entry, new, lambda job: is_business_of(me, job, old, new))
         mine = [each for each in found if self._is_mine(each)]
         for event in mine[:EVENTS_MAX]:
-            self._log(event)
+            happened(event)
         if len(mine) > EVENTS_MAX:
             more = len(mine) - EVENTS_MAX
             happened(local_event(MORE_EVENTS, count=more, entry=entry.position))
 
-    def given(self, effects: Sequence[Effect]) -> None:
+    def given(self, effects: Sequence[Effect], replica: Replica) -> None:
         """Peers get tasks, lose them, or are to seal one."""
+
+        def log(kind: EventKind, job: JobId, **values: EventValue) -> None:
+            happened(local_event(kind, job, replica.said_of(job), **values))
+
+        began: dict[tuple[JobId, TaskName, int], list[PeerId]] = {}
         lost: dict[tuple[JobId, TaskName, str], list[PeerId]] = {}
         for effect in effects:
             match effect:
                 case StartTask(peer, job, task, version=version):
-                    self._given.setdefault((job, task, version), []).append(peer)
+                    began.setdefault((job, task, version), []).append(peer)
                 case StopTask(peer, job, task, why):
                     lost.setdefault((job, task, why), []).append(peer)
-                    self._forget(peer)
                 case SealTask(peer, job, task):
-                    self._log(local_event(TASK_SEALS, job, task=task, peer=peer))
+                    log(TASK_SEALS, job, task=task, peer=peer)
         for (job, task, why), peers in lost.items():
-            self._log(local_event(TASK_STOPPED, job, task=task, peers=_named(peers), why=why))
-
-    def started(self, effect: StartTask) -> None:
-        """A peer knows the job of the task that it has got; on the thread of the task."""
-        job, task, version = effect.job, effect.task, effect.version
-        peers = self._given.pop((job, task, version), None)
-        if peers is not None:
-            words = _named(peers)
-            self._log(local_event(TASK_STARTED, job, task=task, peers=words, version=version))
-
-    def _forget(self, peer: PeerId) -> None:
-        """A peer has lost its task, and may never know the job."""
-        for key, peers in tuple(self._given.items()):
-            if peer in peers:
-                peers.remove(peer)
-                if not peers:
-                    self._given.pop(key, None)
-
-    def _log(self, event: JobEvent) -> None:
-        happened(event, self._fields_of(event.job) if event.job else {})
+            log(TASK_STOPPED, job, task=task, peers=_named(peers), why=why)
+        for (job, task, version), peers in began.items():
+            log(TASK_STARTED, job, task=task, peers=_named(peers), version=version)
 
     def _is_mine(self, event: JobEvent) -> bool:
         return not event.kind.detail or event.values.get("worker") == self._group
-
-
-_Given = tuple[JobId, TaskName, AllocationVersion]
 
 
 def _named(peers: Sequence[PeerId]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.model.job import Job
@@ -42,7 +41,7 @@ class RunningTasks:
         self._running: dict[PeerId, TaskRunner] = {}
         self._next: dict[PeerId, StartTask] = {}
         """The newest task of each peer whose last one is still ending: at most one counts."""
-        self.log = JobLog(group, self._fields_of)
+        self.log = JobLog(group)
         self.acking = RunningAckers(group, services, threads, self._job_of)
         self._stopping = False
 
@@ -53,7 +52,7 @@ class RunningTasks:
         replica = self._services.replica()
         self._connect(replica)
         self.acking.follow(replica)
-        self.log.given(effects)
+        self.log.given(effects, replica)
         for effect in effects:
             match effect:
                 case StartTask(peer):
@@ -96,11 +95,6 @@ class RunningTasks:
             runner.task.post(Stop("peer-left"))
         self.acking.stop()
 
-    def _fields_of(self, job: JobId) -> Mapping[str, Any]:
-        """What log lines have of a job; empty while no task here knows it."""
-        found = (each.fields_of_job for each in self.runners if each.task.job_id == job)
-        return next((each for each in found if each), {})
-
     def _start_next(self, peer: PeerId) -> None:
         if self._stopping or peer not in self._next or peer in self._running:
             return
@@ -115,13 +109,8 @@ class RunningTasks:
             lambda: runner.wake(),
         )
         order = replica.tasks_of(effect.job).index(effect.task)
-        runner = TaskRunner(
-            self._threads,
-            task,
-            order,
-            lambda: self._stopped(peer),
-            lambda: self.log.started(effect),
-        )
+        about = replica.said_of(effect.job)
+        runner = TaskRunner(self._threads, task, order, lambda: self._stopped(peer), about)
         self._running[peer] = runner
         runner.start()
 

@@ -25,7 +25,6 @@ from typing import Any, Protocol
 import msgspec
 
 from onyx.ids import TaskName
-from onyx.model.job import Job
 from onyx.program.failure import frames_of
 from onyx.program.phases import Phase
 from onyx.reports.stalls import StackFrame
@@ -47,11 +46,6 @@ IDLE_WAIT_GROWTH = 1.5
 IDLE_WAIT_MAX_S = 0.1
 """An idle loop looks again even if nothing woke it (sources that have to be asked): after half of
 the time that it has been idle, and after this at most."""
-
-METADATA_FIELDS_MAX = 16
-
-_JOB_ID = "jobId"
-"""This key of the metadata is the field `job`."""
 
 
 class Tasklet(Protocol):
@@ -258,21 +252,18 @@ class TaskRunner:
         task: Task,
         order: int,
         stopped: Callable[[], None],
-        loaded: Callable[[], None] = lambda: None,
+        about: Mapping[str, Any],
     ) -> None:
         """
         Args:
             order: the position of the task in its workflow.
             stopped: is called at its end.
-            loaded: is called once, on the thread of the task, when it knows its job.
+            about: name and metadata of its job, which its log lines have.
         """
         self.task = task
         self._order = order
         self._threads = threads
         self._stopped = stopped
-        self._loaded = loaded
-        self.fields_of_job: Mapping[str, Any] = {}
-        """What log lines have of its job; empty until it is loaded."""
         self._loop: TaskLoop | None = None
         self._settled = False
         self._moving = False
@@ -281,6 +272,7 @@ class TaskRunner:
             "job": task.job_id,
             "task": task.name,
             "peer": task.peer,
+            **about,
         }
 
     @property
@@ -315,11 +307,6 @@ class TaskRunner:
         progress = machine.advance(self.task)
         if self._settled or progress is DONE or self.task.phase is Phase.LOAD_JOB:
             return progress
-        if self.task.job is not None and not self.fields_of_job:
-            self.fields_of_job = fields_of(self.task.job)
-            self._where = {**self._where, **self.fields_of_job}
-            locate(self._where)
-            self._loaded()
         return self._settle(progress)
 
     def _settle(self, progress: StepOutcome) -> StepOutcome:
@@ -349,18 +336,6 @@ class TaskRunner:
     def _separate(self) -> None:
         name = f"{self.task.name}-{self.task.peer}"
         self._loop = self._threads.run_alone(name, self, self._done)
-
-
-def fields_of(job: Job) -> dict[str, Any]:
-    """What log lines have of a job: its name, and of its metadata the first keys whose values are
-    text, numbers or truth values."""
-    plain = [
-        (key, value)
-        for key, value in job.metadata.items()
-        if isinstance(value, str | int | float | bool) and key != _JOB_ID
-    ]
-    metadata = {f"metadata.{key}": value for key, value in plain[:METADATA_FIELDS_MAX]}
-    return {"job_name": job.name, **metadata}
 
 
 def stack_of(runner: TaskRunner) -> tuple[StackFrame, ...]:
