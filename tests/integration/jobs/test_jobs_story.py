@@ -11,6 +11,7 @@ from tests.support.jobs.exactly_once import MODULE, PARTITIONS, Gate, manifest
 from tests.support.servers.cluster import Cluster, Worker
 from tests.support.servers.processes import onyx
 
+from onyx.ids import TaskName
 from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
@@ -42,6 +43,8 @@ def test_others_tell_what_a_killed_worker_ran_and_who_went_on_from_where(
         gate = Gate(tmp_path / "gate", SEGMENTS // PARTITIONS)
         id = cluster.submit(job(tmp_path))
         cluster.await_ready(id)
+        reads = cluster.worker_of(cluster.replica.run(id).allocation[TaskName("read")][0])
+        first, second = (second, first) if reads is first else (first, second)
         gate.open(0.5)
         dead = cluster.group_of(second)
         second.kill()

@@ -130,6 +130,7 @@ def test_a_job_and_the_one_that_it_upgrades_are_found_by_their_names(world: Worl
     old = world.submit("shop")
     new = JobId("new")
     named = world.submit("shop2")
+    world.client.kill(named)
     spec = replace(world.client.replica().spec(named), upgrades=old)
     world.log.append(SubmitJob(id=new, spec=spec), "command:ann")
     out, _ = world.printed("shop")

@@ -32,7 +32,7 @@ from onyx.peer.work.measuring import source_of
 from onyx.peer.work.task_threads import TaskRunner, busiest, stack_of
 from onyx.program.failure import shown
 from onyx.program.phases import Phase
-from onyx.replica.job_events import TASK_STALLS, local_event
+from onyx.replica.job_events import TASK_STALLS, EventValue, local_event
 from onyx.replica.state import Replica
 from onyx.reports.stalls import SLOW, Reason, Stall, instant
 from onyx.task import diagnosis
@@ -166,7 +166,7 @@ class StallWatch:
     def _log_stall(
         self,
         task: Task,
-        about: Mapping[str, str | int | float | bool],
+        about: Mapping[str, EventValue],
         watched: _Watched,
         reason: Reason,
         why: str,
@@ -177,9 +177,10 @@ class StallWatch:
             return
         watched.reason, watched.logged_s = reason, now_s
         seconds = round(now_s - watched.moved_s)
-        values = {"task": task.name, "peer": task.peer, "seconds": seconds}
-        why = without_secrets(why)
-        happened(local_event(TASK_STALLS, task.job_id, about, **values, why=why))
+        values: dict[str, EventValue] = {
+            "task": task.name, "peer": task.peer, "seconds": seconds, "why": without_secrets(why)
+        }  # fmt: skip
+        happened(local_event(TASK_STALLS, task.job_id, about, **values))
 
 
 def _longest(stalls: Sequence[tuple[str, Stall, float]]) -> dict[tuple[str, ...], float]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.replica import story
 from onyx.replica.command import Entry
 from onyx.replica.effects import Effect, SealTask, StartTask, StopTask
@@ -72,7 +72,7 @@ class JobLog:
         def log(kind: EventKind, job: JobId, **values: EventValue) -> None:
             happened(local_event(kind, job, replica.said_of(job), **values))
 
-        began: dict[tuple[JobId, TaskName, int], list[PeerId]] = {}
+        began: dict[tuple[JobId, TaskName, AllocationVersion], list[PeerId]] = {}
         lost: dict[tuple[JobId, TaskName, str], list[PeerId]] = {}
         for effect in effects:
             match effect:
