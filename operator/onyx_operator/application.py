@@ -30,6 +30,7 @@ from onyx_operator.admission.server import Check, serve_webhook
 from onyx_operator.authors import Authors
 from onyx_operator.clusters.check import check
 from onyx_operator.clusters.controller import Clusters
+from onyx_operator.clusters.observe import worker_pages
 from onyx_operator.clusters.pool import CLUSTER_LABEL
 from onyx_operator.clusters.resources import STATEFUL_SETS
 from onyx_operator.context import OperatorProcess
@@ -134,7 +135,7 @@ async def _start(
         operator.kube, operator.settings.installation, operator.metrics
     )
     await installation.begin()
-    jobs = Jobs(operator)
+    jobs = Jobs(operator, partial(worker_pages, operator.kube))
     clusters = Clusters(operator, jobs.views.deaths, jobs.views.usage, jobs.views.trouble)
     checks: dict[str, Check] = {
         JOBS.kind: jobs.check,

@@ -60,7 +60,8 @@ class JobSettings(WorkPace, frozen=True):
     concurrent_max: int = 16
     resync_interval_s: float = 60.0
     progress_interval_s: float = 15.0
-    """Interval at which the progress of jobs is read; 0 disables it."""
+    """Interval at which the progress of jobs is read, and workers are asked for their lag; 0
+    disables both."""
     release_timeout_s: float = 60.0
     """Time after which the operator gives up killing the job of a deleted OnyxJob in a log that
     cannot be reached; it kills the job when it follows that log again."""

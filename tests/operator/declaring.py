@@ -9,6 +9,8 @@ from typing import Any
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, job, settings
 
+from onyx_operator.clusters.pool import selector
+
 FAST = settings(JOBS_PROGRESS_INTERVAL_S="0.05", JOBS_RESYNC_INTERVAL_S="0.5")
 
 
@@ -52,6 +54,14 @@ def reported(api: FakeApi, *expected: str) -> None:
             return
         pause.wait(0.02)
     raise AssertionError(f"{expected} not among {[each['reason'] for each in events]}")
+
+
+def add_pod(api: FakeApi, cluster: str) -> None:
+    """A pod with a worker of a cluster, on this machine."""
+    metadata = {"name": f"{cluster}-worker-0", "labels": selector(cluster)}
+    spec = {"containers": [{"name": "worker", "image": "onyx-worker:test"}]}
+    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    api.patch("pods", metadata["name"], {"status": {"podIP": "127.0.0.1"}}, "status")
 
 
 def submitted(logs: Logs) -> list[str]:

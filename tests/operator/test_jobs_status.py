@@ -19,7 +19,7 @@ from onyx_operator.jobs.record import SubmissionRecord, job_id, read_record
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.jobs.status import news, status
 from onyx_operator.logs.documents import READ_MAX, Frontiers
-from onyx_operator.logs.state import Log, LogJob, Trouble, UpgradeVerdict
+from onyx_operator.logs.state import JobLag, Log, LogJob, Trouble, UpgradeVerdict
 
 UID = "6f8b3cf0-0000-4000-8000-000000000001"
 JOB = Job("job", (("read", "write"),), (CatalogEntry("read", "input", 10),))
@@ -105,6 +105,65 @@ def test_without_its_cluster_a_job_has_no_peers() -> None:
     assert "tasks" not in found
     assert found["progress"] == before["progress"]
     assert truths(found)["Running"] == truths(found)["Allocated"] == "False"
+
+
+LAG = JobLag(1_000, None, 60, 50, 250)
+
+
+def lagging(lag: JobLag | None, before: dict[str, Any] | None = None, after_s: float = 0.0) -> Any:
+    return reported(replace(RUNNING, lag=lag), before, 1e9 + after_s)
+
+
+def test_a_job_that_is_behind_says_how_far() -> None:
+    assert lagging(LAG)["lag"] == {
+        "text": "1,000 (60 s)",
+        "segments": 1_000,
+        "seconds": 60,
+        "segmentsPerSecond": 50,
+        "latencyMilliseconds": 250,
+        "measuredAt": "2001-09-09T01:46:40Z",
+    }
+    assert lagging(JobLag(None, 5_000))["lag"]["text"] == "5,000 B"
+    assert "text" not in lagging(JobLag(per_s=3))["lag"]
+
+
+@pytest.mark.parametrize(
+    ("lag", "after_s", "written"),
+    [
+        (replace(LAG, segments=1_099), 300.0, False),
+        (replace(LAG, segments=1_101), 29.0, False),
+        (replace(LAG, segments=1_101), 30.0, True),
+        (replace(LAG, segments=899), 30.0, True),
+        (replace(LAG, per_s=0), 30.0, True),
+        (replace(LAG, latency_ms=None), 30.0, True),
+        (replace(LAG, latency_ms=None), 29.0, False),
+        (replace(LAG, segments=0), 1.0, True),
+        (replace(LAG, segments=1_101), -5.0, True),
+    ],
+)
+def test_a_lag_is_written_anew_when_it_is_worth_it(
+    lag: JobLag, after_s: float, written: bool
+) -> None:
+    first = lagging(LAG)
+    assert (lagging(lag, first, after_s)["lag"] != first["lag"]) is written
+
+
+def test_a_job_that_begins_to_be_behind_says_so_at_once() -> None:
+    first = lagging(replace(LAG, segments=0))
+    assert lagging(LAG, first, 1.0)["lag"]["segments"] == 1_000
+
+
+def test_what_is_not_known_any_more_is_not_said() -> None:
+    first = lagging(LAG)
+    assert "lag" not in lagging(None, first)
+    assert "lag" not in reported(None, first)
+    assert "lag" not in reported(LogJob("completed"), first)
+
+
+@pytest.mark.parametrize("old", ["x", {"segments": "many", "measuredAt": 5}, {}])
+def test_a_lag_that_somebody_has_written_into_the_status_does_not_stay(old: Any) -> None:
+    first = lagging(LAG)
+    assert lagging(LAG, first | {"lag": old})["lag"] == first["lag"]
 
 
 def messages(found: Any) -> list[str]:

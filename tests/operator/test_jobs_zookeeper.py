@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.operator.declaring import add_pod
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, cluster, job, settings
 from tests.support.patience import WAIT_S
@@ -17,7 +18,8 @@ from tests.support.servers.ports import free_port
 from onyx import api as onyx_api
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog
-from onyx.settings import Settings, ZooKeeperSettings
+from onyx.settings import Settings, TelemetrySettings, ZooKeeperSettings
+from onyx_operator.clusters import observe
 
 pytestmark = pytest.mark.server
 SEGMENTS = 200
@@ -73,6 +75,34 @@ def test_real_workers_do_a_job_that_was_applied_and_an_outage_passes(
             assert (status.id, status.state) == (ended["status"]["jobId"], "completed")
             api.delete("onyxjobs", "job")
             api.wait_for("onyxjobs", "job", lambda reported: reported is None)
+
+
+def test_real_workers_say_how_far_a_job_is_behind(
+    api: FakeApi, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = ZooKeeperSettings(address=zookeeper.address)
+    telemetry = TelemetrySettings(metrics_port=0)
+    base = Settings(tenancy_id="default.lagging", zookeeper=log, telemetry=telemetry)
+    slow = counting()
+    slow["spec"]["catalog"][0] |= {"batchSize": 1, "segmentsPerSecondMax": 1}
+    api.create(cluster("lagging", zookeeper={"address": zookeeper.address}))
+    slow["spec"]["clusterRef"] = "lagging"
+    group = onyx_api.start_peer_group(base)
+    monkeypatch.setattr(observe, "METRICS_PORT", group.metrics_port)
+    add_pod(api, "lagging")
+    onyx_api.start_peers(2, group)
+    try:
+        more = {"JOBS_PROGRESS_INTERVAL_S": "0.5", "ZOOKEEPER_ADDRESSES": zookeeper.address}
+        with Operator(api, ZooKeeperClientLog, settings(**more)):
+            api.create(slow)
+            api.wait_for(
+                "onyxjobs",
+                "job",
+                lambda each: 0 < each["status"]["lag"]["segments"] <= SEGMENTS,
+                timeout_s=WAIT_S,
+            )
+    finally:
+        onyx_api.shutdown_peer_group(group)
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.declaration import CLUSTER_NAME_DEFAULT
+from onyx.settings import Settings
+from onyx_operator.clusters.environment import METRICS_PORT
 from onyx_operator.clusters.observed import ClusterObservation, ExistingObject
 from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, pool_name, selector, selector_text
 from onyx_operator.clusters.resources import STATEFUL_SETS, ChildObject, children, kinds
@@ -23,6 +25,7 @@ from onyx_operator.kube import (
     Object,
     Resource,
 )
+from onyx_operator.owners import Tenant
 from onyx_operator.tenancies import refused_for
 
 PODS = Resource("v1", "Pod", "pods")
@@ -52,6 +55,21 @@ async def observe(operator: OperatorProcess, body: Object) -> ClusterObservation
     if isinstance(wanted, Pool) and wanted.cluster.spark is not None:
         of_spark = await kube.list_all(PODS, namespace, selector_text(wanted.spark_selector()))
     return ClusterObservation(body, wanted, time.time(), found, workers, pods, of_spark)
+
+
+async def worker_pages(kube: Kube, log: Settings) -> list[tuple[str, int]]:
+    """Where the workers that have a log serve metrics, as the API server knows their pods: what a
+    log says of addresses, its tenant has written.
+
+    Raises:
+        KubeError, Unavailable: the API server refuses, or cannot be reached.
+    """
+    tenant = Tenant.read(log.tenancy_owner)
+    if tenant is None:
+        return []
+    pods = await kube.list_all(PODS, tenant.namespace, selector_text(selector(tenant.name)))
+    addresses = ((pod.get("status") or {}).get("podIP") for pod in pods)
+    return [(str(each), METRICS_PORT) for each in addresses if each]
 
 
 async def referring_jobs(kube: Kube, namespace: str, name: str) -> list[Object]:

@@ -116,4 +116,5 @@ def _remembered(record: SubmissionRecord) -> dict[str, Any]:
         "submittedAt": None,
         "finishedAt": None,
         "progress": None,
+        "lag": None,
     }

@@ -28,6 +28,7 @@ from onyx_operator.jobs.observed import JobObservation
 from onyx_operator.jobs.plan import JobPlan, plan
 from onyx_operator.jobs.status import news, status
 from onyx_operator.kube import CLUSTERS, Kube, KubeError, Object
+from onyx_operator.logs.lags import Workers
 from onyx_operator.logs.state import Trouble
 from onyx_operator.logs.view import LogViews
 from onyx_operator.owners import Tenant
@@ -46,14 +47,20 @@ logger = logging.getLogger(__name__)
 class Jobs:
     """The controller of all OnyxJobs. Belongs to one event loop."""
 
-    def __init__(self, operator: OperatorProcess, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        operator: OperatorProcess,
+        workers: Workers,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        """`workers`: where those of a log say how far its jobs are behind."""
         settings, kube, metrics = operator.settings.jobs, operator.kube, operator.metrics
         self._operator, self._settings = operator, settings
         self._jobs, self._clusters = operator.jobs.store, operator.clusters.store
         actor = Actor(kube, self._jobs, metrics, operator.authors, settings.retry_max_s)
         heir = partial(_inherits, kube)
         self.views = LogViews(
-            settings, operator.connect, self._log_changed, metrics, heir, kube.mark
+            settings, operator.connect, self._log_changed, metrics, heir, workers, kube.mark
         )
         self._logs = LogsOfJobs(operator, self.views)
         self._observer = Observer(operator, self._logs, now_s)
@@ -72,9 +79,8 @@ class Jobs:
                 group.create_task(self._departures.run())
                 group.create_task(_every(self._settings.resync_interval_s, self._tidy))
                 group.create_task(_every(COUNT_INTERVAL_S, self._count))
-                group.create_task(
-                    _every(self._settings.progress_interval_s, self.views.learn_progress)
-                )
+                for learn in (self.views.learn_progress, self.views.learn_lags):
+                    group.create_task(_every(self._settings.progress_interval_s, learn))
         finally:
             await self.views.keep(())
 

@@ -1,8 +1,9 @@
 """Step 4 for an OnyxJob: its status, from what was observed and the last plan, and the events that
 follow from its change, one for each new reason. Pure.
 
-The status is a function of the present, but for two times that are kept: when a condition last
-changed, and when the job was submitted and ended. Equal statuses are not written again.
+The status is a function of the present, but for what is kept: when a condition last changed, when
+the job was submitted and ended, and how far it was behind, as long as that is about right. Equal
+statuses are not written again.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from onyx_operator.jobs.observed import JobObservation, is_of
 from onyx_operator.jobs.plan import JobPlan
 from onyx_operator.jobs.record import SubmissionRecord, identity
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.kube import timestamp
-from onyx_operator.logs.state import Log, LogJob, Trouble
+from onyx_operator.kube import seconds, timestamp
+from onyx_operator.logs.state import JobLag, Log, LogJob, Trouble
 
 _WITH_PEERS = ("Allocated", "Running", "Advancing")
 _QUIET = (
@@ -57,6 +58,7 @@ def status(seen: JobObservation, plan: JobPlan) -> dict[str, Any]:
         "message": cut(_stalled(plan, job) or plan.message),
         **_record(record, job, now),
         **_counters(before, record, log, job),
+        **_lag(before, record, job, seen.now_s),
     }
     verdicts = _conditions(spec, record, plan, log, job)
     found["conditions"] = dated(verdicts, before, spec.generation, now)
@@ -130,6 +132,51 @@ def _counters(
     if job.completed is not None:
         progress["completed"] = max(job.completed, progress.get("completed", 0))
     return found | ({"progress": progress} if progress else {})
+
+
+LAG_S = 30.0
+"""A lag that was written stays so long, unless the job has caught up or begins to be behind."""
+
+
+def _lag(
+    before: Mapping[str, Any], record: SubmissionRecord, job: LogJob | None, now_s: float
+) -> dict[str, Any]:
+    """How far behind the job is. It changes all the time, and each write is one to the API server
+    and to all who watch; what is not known any more is not said."""
+    if job is None or job.lag is None or not job.peers:
+        return {}
+    old = before.get("lag")
+    if isinstance(old, Mapping) and before.get("jobId") == record.job_id:
+        known = JobLag(**{name: _whole(old.get(key)) for name, key in _LAG_KEYS.items()})
+        written_s = seconds(str(old.get("measuredAt", "")))
+        due = written_s is None or not 0 <= now_s - written_s < LAG_S
+        if not job.lag.caught_up(known) and not (due and job.lag.is_far_from(known)):
+            return {"lag": dict(old)}
+    shown = {key: getattr(job.lag, name) for name, key in _LAG_KEYS.items()}
+    there = {key: value for key, value in shown.items() if value is not None}
+    return {"lag": {**_lag_text(job.lag), **there, "measuredAt": timestamp(now_s)}}
+
+
+_LAG_KEYS = {
+    "segments": "segments",
+    "bytes": "bytes",
+    "seconds": "seconds",
+    "per_s": "segmentsPerSecond",
+    "latency_ms": "latencyMilliseconds",
+}
+"""Fields of `JobLag`, each with its key in a status."""
+
+
+def _lag_text(lag: JobLag) -> dict[str, str]:
+    """For a column of `kubectl get`; nothing while it is not known."""
+    if lag.segments is None and lag.bytes is None:
+        return {}
+    many = f"{lag.bytes:,} B" if lag.segments is None else f"{lag.segments:,}"
+    return {"text": f"{many} ({lag.seconds} s)" if lag.seconds else many}
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _conditions(

@@ -2,9 +2,8 @@
 
 How far a job is, is the sum of the frontiers of its partitions, read from beside the log. The
 frontier is what the engine itself goes by after a crash, so it is right, never falls, and is there
-when the workers are gone. Rejected: asking the workers' metrics pages, as `onyx run` does. That
-costs a request a worker, needs a way through every network policy, and knows nothing of what
-workers did that are gone.
+when the workers are gone. Rejected: asking the workers, as for their lag (`lags`), which know
+nothing of what others did that are gone.
 
 Cheap by construction: a job has few partitions; of one with many, `READ_MAX` are read at a time and
 the others count as they were, which is a lower bound all the same.

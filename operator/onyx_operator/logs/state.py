@@ -6,12 +6,41 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+from msgspec.structs import astuple
 
 from onyx.ids import JobId
 from onyx.model.limits import NOTHING_DECLARED
 
 Stage = Literal["unknown", "live", "completed", "killed", "fenced"]
 """`fenced`: killed before it was submitted, so that a submission under way comes too late."""
+
+
+class JobLag(msgspec.Struct, frozen=True):
+    """How far behind a job is and how fast, in whole numbers, as its workers measure it; None of
+    what they do not know."""
+
+    segments: int | None = None
+    """Segments that are there and not processed."""
+    bytes: int | None = None
+    seconds: int | None = None
+    """Age of the oldest of them."""
+    per_s: int | None = None
+    """Segments a second that inputs read."""
+    latency_ms: int | None = None
+    """99 % of the segments of the last minute were processed, with all that follows from them,
+    within so long."""
+
+    def is_far_from(self, other: JobLag) -> bool:
+        """Whether that is worth a word: a tenth more or less, or none where there was some."""
+        return any(
+            mine != its and (None in (mine, its) or 0 in (mine, its) or abs(mine - its) > 0.1 * its)
+            for mine, its in zip(astuple(self), astuple(other), strict=True)
+        )
+
+    def caught_up(self, other: JobLag) -> bool:
+        """Whether nothing is behind where something was, or the other way round."""
+        pairs = ((self.segments, other.segments), (self.bytes, other.bytes))
+        return any((mine == 0) != (its == 0) for mine, its in pairs)
 
 
 class LogJob(msgspec.Struct, frozen=True):
@@ -52,6 +81,8 @@ class LogJob(msgspec.Struct, frozen=True):
     """It ended long ago: only how is known of it."""
     completed: int | None = None
     """Segments of its inputs that are completely processed; None when that is not known."""
+    lag: JobLag | None = None
+    """What its workers measure; None: not all of them have answered of late."""
 
     @property
     def peers(self) -> int:

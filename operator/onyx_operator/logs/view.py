@@ -9,8 +9,11 @@ event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from onyx.errors import OnyxError
 from onyx.ids import JobId
@@ -24,6 +27,7 @@ from onyx.settings import Settings
 from onyx_operator.logs.documents import JobDocuments
 from onyx_operator.logs.follower import Connect, Follower, Heir, Listener
 from onyx_operator.logs.jobs import by_owner, changed_jobs, jobs_that_wait, stage_of
+from onyx_operator.logs.lags import JobLags, Workers
 from onyx_operator.logs.state import Log, Stage, Trouble, UpgradeVerdict
 from onyx_operator.logs.upgrading import Checks, UpgradeJudge
 from onyx_operator.metrics import OperatorMetrics
@@ -50,6 +54,7 @@ class LogView:
         changed: Changed,
         threads_max: int,
         heir: Heir,
+        workers: Workers,
         mark: str = "",
     ) -> None:
         self._changed = changed
@@ -60,6 +65,7 @@ class LogView:
         listener = Listener(self._checks.hear, self._moved, lambda: changed(None))
         self._log = Follower(settings, connect, threads_max, listener, heir)
         self._documents = JobDocuments(self._log, changed)
+        self._lags = JobLags(self._log, partial(workers, settings), changed)
         self._upgrade_judge = UpgradeJudge(self._log, self._checks, self.append)
 
     @property
@@ -81,7 +87,7 @@ class LogView:
         """What is known of some jobs, and of whoever had their owner's name, or why nothing is."""
         if self.trouble is not None:
             return self.trouble
-        found = {job: self._documents.shown(job) for job in jobs}
+        found = {job: replace(self._documents.shown(job), lag=self._lags.of(job)) for job in jobs}
         others = self.owned(owner.key).items()
         orphans = tuple(job for uid, jobs in others if uid != owner.uid for job in jobs)
         return Log(self._log.replica.version, found, orphans)
@@ -130,6 +136,10 @@ class LogView:
         """Look how far the jobs with peers are, and what keeps those that do not advance: so many
         documents at a time, in turn."""
         await self._documents.progress()
+
+    async def learn_lags(self) -> None:
+        """Ask the workers how far the jobs with peers are behind."""
+        await self._lags.look()
 
     async def submit(self, job_id: JobId, job: Job, owner: str, by: str) -> None:
         """Write the submission of a job, that somebody wishes, and wait until it is seen in the
@@ -192,9 +202,11 @@ class LogViews:
         changed: Changed,
         metrics: OperatorMetrics,
         heir: Heir,
+        workers: Workers,
         mark: str = "",
     ) -> None:
         self._heir = heir
+        self._workers = workers
         self._mark = mark
         self._settings = settings
         self._connect = connect
@@ -213,7 +225,13 @@ class LogViews:
             )
             return Trouble("TooManyClusters", message)
         made = LogView(
-            settings, self._connect, self._on_change, THREADS_MAX, self._heir, self._mark
+            settings,
+            self._connect,
+            self._on_change,
+            THREADS_MAX,
+            self._heir,
+            self._workers,
+            self._mark,
         )
         self._views[settings] = made
         return made
@@ -247,9 +265,15 @@ class LogViews:
 
     async def learn_progress(self) -> None:
         """Ask every log how far its jobs are, all at the same time."""
-        views = self._views.values()
+        await self._of_all(LogView.learn_progress)
+
+    async def learn_lags(self) -> None:
+        """Ask the workers of every log how far its jobs are behind, all at the same time."""
+        await self._of_all(LogView.learn_lags)
+
+    async def _of_all(self, learn: Callable[[LogView], Awaitable[None]]) -> None:
         answers = await asyncio.gather(
-            *(view.learn_progress() for view in views), return_exceptions=True
+            *(learn(view) for view in self._views.values()), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, OnyxError):

@@ -1,5 +1,6 @@
 """Parts of several workers make one."""
 
+import msgspec
 import pytest
 
 from onyx.reports.measures import (
@@ -15,7 +16,9 @@ from onyx.reports.measures import (
     WorkerMeasures,
     furthest,
     in_words,
+    of_inputs,
     of_job,
+    of_jobs,
 )
 
 BOUNDS = (0.1, 1.0)
@@ -54,6 +57,38 @@ def test_a_task_of_two_workers_is_the_sum_and_the_oldest():
     assert task.input == InputMeasures(
         3, 11, None, 3.0, 15.0, in_flight=4, oldest_open_s=4.0, event_time_ms=8
     )
+
+
+def test_a_peer_without_partitions_hides_nothing_of_what_comes_into_the_others():
+    reads, idle = InputMeasures(1, 5, arriving_per_s=7.0), InputMeasures(0, 0)
+    assert (reads + idle).arriving_per_s == (idle + reads).arriving_per_s == 7.0
+    assert (reads + InputMeasures(1, 5)).arriving_per_s is None
+
+
+def test_numbers_of_inputs_are_told_without_partitions_and_words():
+    read = InputMeasures(
+        1, 5, event_time_ms=9, slowest=(PartitionMeasures("secret", 3),), unknown="secret"
+    )
+    tasks = (
+        TaskMeasures("j", "read", 1, {"secret": 1}, 10.0, input=read),
+        TaskMeasures("j", "secret", 1),
+    )
+    whole = worker("g", *tasks, edges=(EdgeMeasures("j", "read", "secret"),))
+    (told,) = of_inputs(whole).tasks
+    assert (told.in_per_s, told.input) == (10.0, InputMeasures(1, 5))
+    assert b"secret" not in msgspec.json.encode(of_inputs(whole))
+
+
+def test_jobs_are_summed_apart():
+    tasks = [TaskMeasures(job, "read", 1, in_per_s=1.0, input=InputMeasures(1, 5)) for job in "ab"]
+    tasks += [TaskMeasures("a", "more", 1, in_per_s=2.0, input=InputMeasures(1, 6))]
+    tasks += [TaskMeasures("c", "work", 1)]
+    found = of_jobs(tasks, [EdgeMeasures("a", "read", "work", held=0.5)])
+    assert {job: (its.per_s, its.segments_behind) for job, its in found.items()} == {
+        "a": (3.0, 11),
+        "b": (1.0, 5),
+    }
+    assert (found["a"].backpressured, found["b"].backpressured) == (("work",), ())
 
 
 def test_what_one_part_does_not_know_is_not_known_of_the_whole():

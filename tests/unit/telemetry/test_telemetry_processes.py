@@ -27,7 +27,8 @@ class Process:
         self.ready: bool | str = True
         self.running = True
         self.server = TelemetryServer(
-            "127.0.0.1", 0, metrics.registry, lambda: self.healthy, lambda: self.ready
+            *("127.0.0.1", 0, metrics.registry, lambda: self.healthy, lambda: self.ready),
+            lag=lambda: b'[{"group": "%d"}]' % segments,
         )
 
 
@@ -108,6 +109,14 @@ def test_processes_are_asked_only_for_the_series_that_are_wanted(
         ],
     )
     assert ask(processes[0].server.port, metrics_path(["none_like_this"])) == (200, "")
+
+
+def test_the_documents_of_all_processes_that_answer_are_one_list(
+    pages: ProcessPages, processes: list[Process]
+) -> None:
+    assert pages.lag() == b'[{"group": "10"},{"group": "32"}]'
+    processes[0].server.close()
+    assert pages.lag() == b'[{"group": "32"}]'
 
 
 def test_all_processes_must_be_well(pages: ProcessPages, processes: list[Process]) -> None:

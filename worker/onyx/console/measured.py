@@ -23,7 +23,7 @@ from onyx.reports.measures import (
     StateMeasures,
     TaskMeasures,
     WorkerMeasures,
-    of_job,
+    of_jobs,
 )
 
 SHARE_HIGH = 0.8
@@ -72,17 +72,7 @@ def measured_of(found: Measures) -> Measured:
     """The answers of workers, by what they are about."""
     tasks = {(each.job, each.task): each for each in found.tasks}
     edges = {(each.job, each.source, each.target): each for each in found.edges}
-    jobs: dict[str, JobMeasures] = {}
-    for job in dict.fromkeys(job for job, _ in tasks):
-        mine = WorkerMeasures(
-            "",
-            0,
-            tuple(each for key, each in tasks.items() if key[0] == job),
-            tuple(each for key, each in edges.items() if key[0] == job),
-        )
-        its = of_job(Measures((mine,)), job)
-        if its is not None:
-            jobs[job] = its
+    jobs = of_jobs(tasks.values(), edges.values())
     workers = {each.group: each for each in found.workers}
     peers = {each.peer: each for each in found.peers}
     return Measured(workers, found.silent, jobs, tasks, edges, peers)

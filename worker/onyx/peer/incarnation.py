@@ -61,6 +61,7 @@ from onyx.replica.effects import (
 )
 from onyx.replica.job_events import WORKER_BEGAN, WORKER_PAUSED, WORKER_RESUMED, local_event
 from onyx.replica.state import Replica
+from onyx.reports.measures import WorkerMeasures
 from onyx.telemetry.catalog import LOG_TAIL, SESSION_LOSSES
 from onyx.telemetry.logs import happened
 from onyx.transport.interface import Transport
@@ -111,6 +112,10 @@ class Incarnation:
     def silent_s(self) -> float | None:
         """Seconds for which ZooKeeper has not answered, once time has run out; else None."""
         return self._life.lease.silent_s()
+
+    def measures(self) -> WorkerMeasures:
+        """What it measures of all its tasks. Raises Unavailable."""
+        return self._work.measuring.document()
 
     def add_peers(self, peers: Sequence[PeerId]) -> None:
         """Offer virtual peers at the address of this incarnation."""

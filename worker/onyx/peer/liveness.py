@@ -18,6 +18,8 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from onyx import __version__
 from onyx.base.on_demand import OnDemand
 from onyx.base.seams import Clock
@@ -25,6 +27,7 @@ from onyx.errors import OnyxError
 from onyx.ids import PeerId
 from onyx.peer.group import GroupState
 from onyx.replica.commands import COMMANDS
+from onyx.reports.measures import WorkerMeasures, of_inputs
 from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 
@@ -130,6 +133,10 @@ class GroupHealth(Protocol):
         """Which of its threads is stuck; empty when all move."""
         ...
 
+    def measures(self) -> WorkerMeasures | None:
+        """What it measures; None between two incarnations, and while its tasks change too fast."""
+        ...
+
 
 class MetricsEndpoint:
     """Serves `telemetry.metrics_port` until `close`, if there is one.
@@ -168,6 +175,7 @@ class MetricsEndpoint:
             healthy=self._healthy,
             ready=self._ready,
             listener=listener,
+            lag=self._lag,
         )
         port = self._server.port if listener is None else telemetry.metrics_port
         transport = settings.transport
@@ -197,3 +205,8 @@ class MetricsEndpoint:
 
     def _ready(self) -> bool | str:
         return "starting" if self._group is None else self._group.obstacle() or True
+
+    def _lag(self) -> bytes:
+        """A list, because a supervisor joins those of its processes."""
+        found = None if self._group is None else self._group.measures()
+        return msgspec.json.encode([] if found is None else [of_inputs(found)])

@@ -18,7 +18,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from onyx.base.on_demand import OnDemand
@@ -34,6 +34,7 @@ from onyx.peer.incarnation import Incarnation
 from onyx.peer.liveness import MetricsEndpoint, WatchedThread, obstacle
 from onyx.replica.job_events import WORKER_ENDED, local_event
 from onyx.reports.codes import CODE
+from onyx.reports.measures import WorkerMeasures
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
 from onyx.telemetry.logs import follow_settings, happened, locate
@@ -286,6 +287,14 @@ class PeerGroup:
     def stalled(self) -> str:
         """Which of the group's threads is stuck (liveness); empty when all move."""
         return self._liveness.stalled()
+
+    def measures(self) -> WorkerMeasures | None:
+        """What the group measures; None between two incarnations, and while its tasks change too
+        fast."""
+        incarnation = self._incarnation
+        with suppress(Unavailable):
+            return None if incarnation is None else incarnation.measures()
+        return None
 
     @property
     def http_port(self) -> int | None:

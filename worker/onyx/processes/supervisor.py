@@ -314,6 +314,7 @@ class Pages:
             pages.registry,
             pages.healthy,
             pages.ready,
+            lag=pages.lag,
         )
         self.listeners = opened
 

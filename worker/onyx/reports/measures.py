@@ -13,7 +13,7 @@ has counted since it began says nothing of now. It is what the metrics are for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import accumulate, chain, groupby
 from operator import add
@@ -137,12 +137,14 @@ class InputMeasures(msgspec.Struct, frozen=True):
     """Segments that were read again in the last `WINDOW_S`."""
 
     def __add__(self, other: InputMeasures) -> InputMeasures:
+        # Into what a peer without partitions reads nothing comes.
+        arriving = _both if self.partitions and other.partitions else _any
         return InputMeasures(
             self.partitions + other.partitions,
             _both(self.segments_behind, other.segments_behind),
             _both(self.bytes_behind, other.bytes_behind),
             _most(self.seconds_behind, other.seconds_behind),
-            _both(self.arriving_per_s, other.arriving_per_s),
+            arriving(self.arriving_per_s, other.arriving_per_s),
             _any(self.waiting, other.waiting),
             self.in_flight + other.in_flight,
             self.completed_per_s + other.completed_per_s,
@@ -380,16 +382,40 @@ class JobMeasures(msgspec.Struct, frozen=True):
 def of_job(measures: Measures, job: str) -> JobMeasures | None:
     """What is measured of a job, of whose groups the answers are; None: nothing."""
     tasks = [each for each in measures.tasks if each.job == job]
-    inputs = [(each.in_per_s if each.counted else None, each.input) for each in tasks if each.input]
-    if not inputs:
-        return JobMeasures(silent=measures.silent) if measures.silent else None
-    total = inputs[0][1]
-    for _, each in inputs[1:]:
-        total += each
-    held = sorted(
-        (each for each in measures.edges if each.job == job and each.held > 0),
-        key=lambda each: -each.held,
-    )
+    edges = [each for each in measures.edges if each.job == job]
+    if (found := of_jobs(tasks, edges, measures.silent).get(job)) is not None:
+        return found
+    return JobMeasures(silent=measures.silent) if measures.silent else None
+
+
+def of_jobs(
+    tasks: Iterable[TaskMeasures],
+    edges: Iterable[EdgeMeasures] = (),
+    silent: dict[str, str] | None = None,
+) -> dict[str, JobMeasures]:
+    """What is measured of each job that has an input here, by its id.
+
+    Args:
+        tasks, edges: each once, over all workers that have answered.
+    """
+    inputs: dict[str, list[tuple[float | None, InputMeasures]]] = {}
+    for task in tasks:
+        if task.input is not None:
+            its = task.in_per_s if task.counted else None, task.input
+            inputs.setdefault(task.job, []).append(its)
+    held: dict[str, list[EdgeMeasures]] = {}
+    for edge in sorted(edges, key=lambda each: -each.held):
+        if edge.held > 0:
+            held.setdefault(edge.job, []).append(edge)
+    return {job: _of_job(its, held.get(job, ()), silent or {}) for job, its in inputs.items()}
+
+
+def _of_job(
+    inputs: Sequence[tuple[float | None, InputMeasures]],
+    held: Iterable[EdgeMeasures],
+    silent: dict[str, str],
+) -> JobMeasures:
+    total = reduce(add, (each for _, each in inputs))
     return JobMeasures(
         reduce(_any, (per_s for per_s, _ in inputs)),
         total.segments_behind,
@@ -398,10 +424,28 @@ def of_job(measures: Measures, job: str) -> JobMeasures | None:
         total.oldest_open_s,
         total.complete,
         tuple(dict.fromkeys(each.target for each in held)),
-        measures.silent,
+        silent,
         total.unknown,
         total.retried,
     )
+
+
+def of_inputs(worker: WorkerMeasures) -> WorkerMeasures:
+    """What a document says of how inputs get on, in the numbers that metrics have too:
+    nothing of their partitions, and no reason in words."""
+    tasks = (
+        TaskMeasures(
+            each.job,
+            each.task,
+            each.peers,
+            in_per_s=each.in_per_s,
+            counted=each.counted,
+            input=replace(each.input, slowest=(), event_time_ms=None, unknown=""),
+        )
+        for each in worker.tasks
+        if each.input is not None
+    )
+    return WorkerMeasures(worker.group, worker.at_ms, tuple(tasks))
 
 
 def in_words(job: JobMeasures) -> str:

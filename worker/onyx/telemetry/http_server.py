@@ -1,4 +1,4 @@
-"""The HTTP endpoint of a process: `/metrics`, `/livez` and `/readyz`.
+"""The HTTP endpoint of a process: `/metrics`, `/livez` and `/readyz`; of a worker also `/lag`.
 
 prometheus_client's server was rejected: it starts a thread for every connection and has no health
 pages. Here one thread reads requests and a few threads answer them. So nobody who
@@ -94,6 +94,7 @@ class TelemetryServer:
         healthy: true unless the process is stuck and should be restarted.
         ready: true when the process takes part in the cluster.
         listener: a socket that listens already, to be used instead of `host` and `port`.
+        lag: what `/lag` shows, as JSON; None: there is no such page.
 
     Raises:
         Unavailable: the port is taken.
@@ -107,6 +108,7 @@ class TelemetryServer:
         healthy: Check,
         ready: Check,
         listener: socket.socket | None = None,
+        lag: Callable[[], bytes] | None = None,
     ) -> None:
         pages: dict[str, Page] = {
             "/livez": lambda _: _verdict(healthy),
@@ -114,9 +116,11 @@ class TelemetryServer:
         }
         if registry is not None:
             pages["/metrics"] = lambda request: _metrics(registry, request)
-        answering = {"/metrics": _Answering("metrics")}
-        health = _Answering("health")
-        self._answering = [health, *answering.values()]
+        if lag is not None:
+            pages["/lag"] = lambda _: (200, "application/json", lag())
+        health, others = _Answering("health"), _Answering("metrics")
+        answering = {"/metrics": others, "/lag": others}
+        self._answering = [health, others]
         try:
             listener = listener or socket.create_server((host, port), backlog=BACKLOG)
         except OSError as error:

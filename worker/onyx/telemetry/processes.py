@@ -1,10 +1,10 @@
 """One HTTP endpoint for several worker processes, so that a pod has one.
 
 The supervisor asks the endpoints of the processes, on the loopback interface, at each request.
-`/livez` and `/readyz` are those of all processes together. `/metrics` has every series of every
-process, with the label `process` added; processes are asked for OpenMetrics, which alone has
-exemplars. prometheus_client's multi-process mode was rejected: it stores the values in files, and
-cannot end a series.
+`/livez` and `/readyz` are those of all processes together, and `/lag` has the documents of all.
+`/metrics` has every series of every process, with the label `process` added; processes are asked
+for OpenMetrics, which alone has exemplars. prometheus_client's multi-process mode was rejected: it
+stores the values in files, and cannot end a series.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlencode
 
+import msgspec
 from prometheus_client import Metric
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -21,6 +22,7 @@ from prometheus_client.registry import Collector
 from onyx.telemetry.http_server import NAMES
 
 ASK_TIMEOUT_S = 2.0
+_DOCUMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 LABEL = "process"
 
 
@@ -50,6 +52,15 @@ class ProcessPages:
     def ready(self) -> bool | str:
         """Whether all take part."""
         return self._all("/readyz", only_running=False)
+
+    def lag(self) -> bytes:
+        """The documents of all processes; one that does not answer has none."""
+        found: list[msgspec.Raw] = []
+        for port in self._ports:
+            status, text = ask(port, "/lag")
+            if status == 200:
+                found += _DOCUMENTS.decode(text)
+        return msgspec.json.encode(found)
 
     def _all(self, path: str, only_running: bool) -> bool | str:
         for number, port in enumerate(self._ports):

@@ -63,8 +63,27 @@ def schema() -> Schema:
             partitions=integer("Partitions of the sources."),
             exhausted=integer("Partitions that are completely processed."),
         ),
+        lag=_lag(),
         tasks=_tasks(),
         conditions=conditions(", ".join(CONDITIONS[:-1]) + f" or {CONDITIONS[-1]}"),
+    )
+
+
+def _lag() -> Schema:
+    return object_of(
+        "How far behind the job is, as its workers measure it; missing while not all of them "
+        "answer. Renewed when a figure has changed by a tenth, twice a minute at most, and "
+        "when the job has caught up.",
+        text=text("Segments behind, or bytes where segments are not known, and seconds."),
+        segments=integer("Segments that are there and not processed."),
+        bytes=integer("Bytes that are there and not processed."),
+        seconds=integer("Age of the oldest segment that is not processed."),
+        segmentsPerSecond=integer("Segments a second that inputs read."),
+        latencyMilliseconds=integer(
+            "Within this time 99 % of the segments of a minute were processed, with all that "
+            "follows from them."
+        ),
+        measuredAt={**text("Time of this measurement."), "format": "date-time"},
     )
 
 
