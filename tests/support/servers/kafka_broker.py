@@ -163,6 +163,39 @@ class KafkaBroker:
         """The values of `messages`, of JSON."""
         return [json.loads(message.value()) for message in self.messages(topic)]
 
+    def await_group(self, group: str, topic: str, offsets: Sequence[int]) -> None:
+        """Wait until a group has committed these offsets, one a partition."""
+        wanted = [TopicPartition(topic, number) for number in range(len(offsets))]
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
+        found: list[int] = []
+        ends_s = time.monotonic() + WAIT_S
+        while found != list(offsets) and time.monotonic() < ends_s:
+            found = [each.offset for each in consumer.committed(wanted, REQUEST_TIMEOUT_S)]
+            time.sleep(0.05)
+        consumer.close()
+        assert found == list(offsets), f"group {group} has {found}"
+
+    def reset_group(self, group: str, topic: str, offsets: Sequence[int]) -> None:
+        """Commit other offsets, one a partition, as somebody else may."""
+        wanted = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
+        consumer.commit(offsets=wanted, asynchronous=False)
+        consumer.close()
+
+    @contextlib.contextmanager
+    def member(self, group: str, topic: str) -> Iterator[None]:
+        """Somebody else reads the topic in a group."""
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
+        consumer.subscribe([topic])
+        ends_s = time.monotonic() + WAIT_S
+        while not consumer.assignment():
+            assert time.monotonic() < ends_s, f"group {group} takes nobody"
+            consumer.poll(0.1)
+        try:
+            yield
+        finally:
+            consumer.close()
+
     # --- the process ---------------------------------------------------------------------------
 
     def _java(self) -> list[Any]:

@@ -205,6 +205,27 @@ def test_what_spark_cannot_run_is_reported_where_spark_is_to_run_the_job() -> No
 
 
 @pytest.mark.parametrize(
+    ("spec", "entry", "refused"),
+    [
+        ({}, {}, False),
+        ({"guarantee": "at-most-once"}, {}, True),
+        ({}, {"guarantee": "at-most-once"}, True),
+        ({"guarantee": "at-most-once", "engine": "spark"}, {}, False),
+    ],
+)
+def test_a_group_hears_only_of_what_is_accounted_for(
+    spec: dict[str, Any], entry: dict[str, Any], refused: bool
+) -> None:
+    place = {"bootstrapServers": "a:9092", "topic": "t", "consumerGroup": "g"}
+    checked = job({"plugin": "kafka", "options": place})
+    read, write = checked.catalog
+    found = reported(replace(checked, catalog=(replace(read, **entry), write), **spec))
+    assert (
+        any(each.startswith("spec.catalog[0].options.consumerGroup: ") for each in found) == refused
+    )
+
+
+@pytest.mark.parametrize(
     ("spark", "path"),
     [
         (Spark("yarn"), "spec.spark.master"),

@@ -50,6 +50,10 @@ def _found(job: Job) -> Iterator[Problem]:
         _, problems = check_options(own_options(entry), options_of(plugin))
         for problem in problems:
             yield Problem(within(path, problem.path), problem.message, problem.hint)
+        untracked = "at-most-once" in (job.guarantee, entry.guarantee) and job.engine != "spark"
+        if plugin.name == "kafka" and untracked and "consumerGroup" in entry.options:
+            what = "hears what is processed, which nobody knows under guarantee at-most-once"
+            yield Problem(at(path, "consumerGroup"), what, "leave it out")
 
 
 def _of_no_frame(job: Job, entry: CatalogEntry, path: str) -> Iterator[Problem]:

@@ -71,6 +71,26 @@ def test_values_of_other_formats_need_their_key() -> None:
     assert useless.startswith("valueField: is for format text or bytes")
 
 
+@pytest.mark.parametrize(
+    ("given", "reported"),
+    [
+        ({"consumerGroup": ""}, "consumerGroup: "),
+        (
+            {"consumerGroup": "onyx"},
+            "consumerGroup: is 'onyx': Onyx has groups of such names of its",
+        ),
+        ({"consumerGroup": "onyx.a.b"}, "consumerGroup: is 'onyx.a.b': Onyx has groups of such"),
+        ({"consumerGroup": "g", "bounded": True}, "consumerGroup: is for a job that goes on;"),
+    ],
+)
+def test_a_group_that_cannot_hear_of_a_job_is_refused(
+    given: dict[str, object], reported: str
+) -> None:
+    assert problems(KafkaInputOptions, consumerGroup="onyxes") == []
+    (problem,) = problems(KafkaInputOptions, **given)
+    assert problem.startswith(reported)
+
+
 def test_without_its_package_the_plugin_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -234,6 +234,7 @@ class KafkaInputKeywords(TypedDict, total=False):
     timestamp_field: str | None
     headers_field: str | None
     on_bad_record: Literal["fail", "segment"]
+    consumer_group: str | None
     compacted: bool
 
 

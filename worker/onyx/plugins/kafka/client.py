@@ -1,4 +1,4 @@
-"""Connections to Kafka, and its errors as errors of Onyx.
+"""Connections to Kafka, its errors as errors of Onyx, and the group that hears how far an input is.
 
 Settings of librdkafka are passed on as a job gives them. Refused are those that the plugins rely
 on, those that load code, and secrets: a job is stored and shown, so it names the variable of the
@@ -6,6 +6,11 @@ environment that holds a secret, and no message shows a value.
 
 librdkafka reports lost connections by callbacks and keeps trying. The worker logs that, at most
 once in `LOGGED_EVERY_S`. The code of an error says whether the call may be repeated.
+
+A *group* is advice for others: Kafka's tools and whoever scales by lag look at its offsets, and no
+job ever begins there. It has no members, so nothing is assigned and nothing rebalances. Rejected:
+the admin request that alters the offsets of a group, which can end the process in librdkafka
+(decision 0018).
 """
 
 from __future__ import annotations
@@ -14,10 +19,10 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -141,7 +146,7 @@ class KafkaClient:
         reason = self._reason_of_late()
         if reason is not None and error.code() in _UNANSWERED:
             error = reason
-        what = f"{doing} failed: {self._meaning(error)}"
+        what = f"{doing} failed: {self.meaning(error)}"
         if error.code() in _PASSING or error.retriable():
             self._log(what)
             return Unavailable(f"task {self.context.task!r}: {what}")
@@ -163,7 +168,8 @@ class KafkaClient:
             self._logged_s = now_s
             _LOGGER.warning("task %s waits for Kafka: %s", self.context.task, what)
 
-    def _meaning(self, error: KafkaError) -> str:
+    def meaning(self, error: KafkaError) -> str:
+        """What is wrong and what to do about it."""
         code, said = error.code(), _AFTER.sub("", error.str())
         if code in _WRONG_TOPIC:
             return f"{self.servers} has no topic {self.topic!r}; create it first"
@@ -189,7 +195,7 @@ class KafkaClient:
         known = reason is not None and reason.code() in _REFUSED
         if not known and error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._reason, self._reason_s = error, time.monotonic()
-            self._log(self._meaning(error))
+            self._log(self.meaning(error))
 
     def _reason_of_late(self) -> KafkaError | None:
         """The last reported error, if it is recent."""
@@ -230,6 +236,47 @@ def refused_settings(client: KafkaClient) -> Iterator[None]:
         reason = error.args[0]
         said = reason.str() if isinstance(reason, KafkaError) else str(reason)
         raise option_error(client.context, "config", f"is refused: {said}") from None
+
+
+class GroupCommits:
+    """Commits how far an input is to a consumer group. For one thread at a time."""
+
+    def __init__(self, client: KafkaClient, group: str) -> None:
+        self._client = client
+        self._group = group
+        self._consumer: Consumer | None = None
+        """Never closed: its thread may still commit when the input is, and there are no members
+        that it could leave."""
+        self._failed = False
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Commit the next offset of each partition; also one that has not changed, because Kafka
+        forgets what is not renewed, and who was declared dead may have committed last. Waits for
+        the broker, and raises nothing: what fails is logged once, until it succeeds."""
+        client = self._client
+        if not offsets or not client.context.permitted():
+            return
+        topic = client.topic
+        wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+        try:
+            if self._consumer is None:
+                self._consumer = Consumer(client.settings(
+                    group_id=self._group, enable_auto_commit=False,
+                    session_timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
+                ))  # fmt: skip
+            done = self._consumer.commit(offsets=wanted, asynchronous=False) or ()
+            for each in done:
+                if each.error is not None:
+                    raise as_exception(each.error)
+            self._failed = False
+        except KafkaException as error:
+            if not self._failed:
+                self._failed = True
+                _LOGGER.warning(
+                    "%s: consumerGroup %r does not hear how far it is: %s. The job goes on, and "
+                    "tries again. A group that has members takes no commit: name another one",
+                    client.context.where, self._group, client.meaning(error.args[0]),
+                )  # fmt: skip
 
 
 class _Quiet(logging.Logger):

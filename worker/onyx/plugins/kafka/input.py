@@ -1,9 +1,11 @@
 """Input `kafka`: the partitions of a topic, read from offsets in the job's frontiers.
 
-There is no consumer group. The log of Onyx says which peer reads which partition and how far it
-is done, as for any input. So nothing is committed to Kafka, nothing rebalances, and two jobs
-never share a position. Each open partition has its own consumer, because a replay reads the same
-partition from a second offset; consumers of replays are reused.
+No consumer group decides anything. The log of Onyx says which peer reads which partition and how
+far it is done, as for any input. So nothing rebalances, and two jobs never share a position. With
+`consumerGroup` a group hears how far the job is, whenever that is asked how far it is behind: every
+few seconds, of what is stored, on a thread that holds nothing up. Each open partition has its own
+consumer, because a replay reads the same partition from a second offset; consumers of replays are
+reused.
 
 A position is the number of a message, counted from a start; where a message holds several rows, it
 is the number of a row. Kafka's offsets have gaps: markers of transactions, and messages of aborted
@@ -59,11 +61,12 @@ from onyx.flow.segment import Segment
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.kafka.client import (
     REQUEST_TIMEOUT_S,
+    GroupCommits,
     KafkaClient,
     as_exception,
     refused_settings,
 )
-from onyx.plugins.kafka.options import KafkaInputOptions
+from onyx.plugins.kafka.options import OWN_GROUP, KafkaInputOptions
 from onyx.plugins.options import option_error, task_error
 from onyx.plugins.protocol import START, Behind, ColumnsReader, Cursor, Input, PluginContext, Reader
 from onyx.plugins.records import BadRecords, reason_of
@@ -104,6 +107,8 @@ class KafkaInput(Input):
         self._known: dict[str, PartitionMemory] = {}
         self._admin: AdminClient | None = None
         """Asks for ends of partitions, once somebody wants to know."""
+        group = options.consumer_group
+        self._commits = None if group is None else GroupCommits(self._client, group)
         self._spare: list[Consumer] = []
         self._spare.append(self._consumer())
 
@@ -184,11 +189,12 @@ class KafkaInput(Input):
     def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
         """The end of each partition less the offset of the cursor, in one request to each broker;
         by a consumer of its own. Offsets that no message has count too, and an Arrow message as
-        many rows as those before it had on average."""
+        many rows as those before it had on average. The group hears where the cursors are."""
         client, numbers = self._client, {_number(name): name for name in cursors}
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = {TopicPartition(client.topic, number): latest for number in numbers}
         found: dict[str, Behind] = {}
+        offsets: dict[int, int] = {}
         with client.explained(f"looking for the ends of topic {client.topic!r}"):
             if self._admin is None:
                 self._admin = AdminClient(client.settings())
@@ -202,10 +208,13 @@ class KafkaInput(Input):
                 offset, end = cursors[name].state or (None, None)
                 if offset is None:
                     continue
+                offsets[partition.partition] = offset
                 last = answer.result(REQUEST_TIMEOUT_S).offset
                 messages = max(0, (last if end is None else min(end, last)) - offset)
                 memory = self._known.get(name, PartitionMemory())
                 found[name] = Behind(round(messages * memory.rows_of_message))
+        if self._commits is not None:
+            self._commits.commit(offsets)
         return found
 
     def column_types(self) -> Mapping[str, pa.DataType]:
@@ -275,7 +284,7 @@ class KafkaInput(Input):
             "queued.max.messages.kbytes": PREFETCH_KIB,
             "fetch.wait.max.ms": FETCH_WAIT_MS,
             **self._client.settings(
-                group_id="onyx",
+                group_id=OWN_GROUP,
                 isolation_level="read_committed",
                 auto_offset_reset="error",
                 enable_auto_commit=False,

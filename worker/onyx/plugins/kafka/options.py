@@ -19,6 +19,8 @@ _OURS = (
     "transactional.id", "enable.idempotence", "acks", "request.required.acks", "logger",
 )  # fmt: skip
 """Settings of librdkafka on which the plugins rely."""
+OWN_GROUP = "onyx"
+"""Readers say that they are of this group, and never join it; those of writers begin with it."""
 _CODE = (
     "plugin.library.paths", "ssl.engine.location", "ssl.providers", "builtin.features",
     "sasl.kerberos.kinit.cmd",
@@ -94,6 +96,9 @@ class KafkaInputOptions(KafkaOptions, frozen=True):
     not UTF-8; to a list of these where a name comes several times."""
     on_bad_record: Literal["fail", "segment"] = "fail"
     """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the message's place."""
+    consumer_group: Annotated[str, msgspec.Meta(min_length=1, max_length=249)] | None = None
+    """Consumer group to which the job commits every few seconds how far it is, for Kafka's tools
+    and autoscalers. It never reads there: nothing begins at what a group says."""
     compacted: bool = False
     """Read a compacted topic; see the guide for what may then be lost after a failure."""
 
@@ -102,7 +107,19 @@ class KafkaInputOptions(KafkaOptions, frozen=True):
         yield from super().wrong()
         if self.format == "arrow" and self.headers_field is not None:
             yield Problem("headersField", "is not for format arrow")
+        if self.consumer_group is not None:
+            yield from self._wrong_group(self.consumer_group)
         yield from wrong_start(self.start_from, {})
+
+    def _wrong_group(self, group: str) -> Iterator[Problem]:
+        if group == OWN_GROUP or group.startswith(f"{OWN_GROUP}."):
+            what = f"is {group!r}: Onyx has groups of such names of its own"
+            yield Problem("consumerGroup", what, "take another name")
+        if self.bounded:
+            what = (
+                "is for a job that goes on; bounded: true ends it, and its group would lag for ever"
+            )
+            yield Problem("consumerGroup", what, "leave one of them out")
 
 
 class KafkaOutputOptions(KafkaOptions, frozen=True):
