@@ -373,9 +373,17 @@ def _measured(job: str, speed: float) -> tuple[list[TaskMeasures], list[EdgeMeas
         for n in range(4)
     )
     read = InputMeasures(
-        4, 48_210, None, 92.0, 12_800.0, complete=complete, slowest=slowest, retried=17
+        4,
+        48_210,
+        None,
+        92.0,
+        12_800.0,
+        complete=complete,
+        slowest=slowest,
+        retried=17,
+        event_time_ms=NOW_MS - 3,
     )
-    state = StateMeasures(120 << 20, 40_210, 12)
+    state = StateMeasures(120 << 20, 40_210, 12, NOW_MS + 60_000, {"left": 7, "right": 1_204})
     rates = [
         ("orders", "clean", 12_400), ("clean", "enrich", 12_100), ("enrich", "totals", 11_000),
         ("enrich", "alerts", 21), ("clean", "rejected", 3), ("totals", "store", 120),

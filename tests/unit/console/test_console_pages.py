@@ -202,7 +202,12 @@ def test_what_workers_measure_is_shown_where_it_is_looked_for(world: ConsoleWorl
     )
     assert "slow clean waits for room here; its busiest peer works 97% of its time" in job
     assert "Reads 12.4 k/s Behind 48,210, 1 min 32 s Latency (p99) 1.0 s" in job
-    assert "120 MiB, 40,210 groups, 12 timers" in job
+    assert "120 MiB, 40,210 groups, 12 timers, left 7, right 1,204" in job
+    assert re.search(
+        r"orders( \S){5} 2030-03-17 17:46:39, .* ahead "
+        r"totals 120 MiB 40,210 left 7, right 1,204 12 2030-03-17 17:47:40, in .* \S Ask",
+        job,
+    )
     assert "Figures are without workers that do not answer. 3f3a9c01…: no answer in time" in job
     assert '<g class="edge flow held">' in pages["/jobs/orders"]
     assert re.search(r"1f3a9c01-4c47….* 180 MiB 93", cluster)
@@ -220,7 +225,9 @@ def test_a_task_shows_its_partitions_its_state_and_what_each_peer_does(world: Co
     assert "From reading to complete half within 10 ms, 99 % within 1.0 s" in read
     assert "Read again in a minute 17" in read
     assert "shard-0 120,417 400 12,052 2030-03-17 17:46:40" in read
-    assert "State 120 MiB Groups 40,210 Timers 12" in text("/jobs/orders/tasks/totals")
+    assert "State 120 MiB Groups 40,210 Timers 12 Next timer 2030-03-17 17:47:40" in text(
+        "/jobs/orders/tasks/totals"
+    )
     enrich = text("/jobs/orders/tasks/enrich")
     assert "apply-fn 3.2 s at /app/shop.py:42 in enrich: rate = fetch" in enrich
     assert "3f3a9c01-4c47-4b1c-9d5e-1f3a5b7c9d33: no answer in time: 1 s" in enrich

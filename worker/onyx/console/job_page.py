@@ -25,11 +25,12 @@ from onyx.console.measured import (
     job_figures,
     task_figures,
 )
-from onyx.console.words import listed, short, some
+from onyx.console.words import age, count, instant, listed, short, size, some
 from onyx.ids import JobId, TaskName
 from onyx.model.job import CatalogEntry, FlowCondition, Job
 from onyx.replica.job_events import JobEvent
 from onyx.replica.state import Replica
+from onyx.reports.measures import StateMeasures
 from onyx.reports.stalls import StackFrame, Stall, seconds
 
 HELD_MIN = 0.01
@@ -66,6 +67,18 @@ class TaskRow(msgspec.Struct, frozen=True):
     figures: TaskFigures
 
 
+class KeptRow(msgspec.Struct, frozen=True):
+    """What a task keeps, and how far it is in event time."""
+
+    task: str
+    bytes: str
+    groups: str
+    sides: str
+    timers: str
+    next_timer: str
+    watermark: str
+
+
 class DifferenceLine(msgspec.Struct, frozen=True):
     """A line of a manifest compared with the version before."""
 
@@ -98,6 +111,8 @@ class JobPage(msgspec.Struct, frozen=True):
     history: tuple[JobEvent, ...]
     """The newest first."""
     figures: JobFigures
+    kept: tuple[KeptRow, ...]
+    """The tasks that keep state, or follow event time."""
     silent: tuple[str, ...]
     """Workers that work on it and did not say what they measure."""
     unreadable: str = ""
@@ -144,6 +159,7 @@ def job_page(
         failure=tuple(failure_text.details(status.exception or {})),
         history=tuple(history),
         figures=job_figures(board.measured, job),
+        kept=() if manifest is None else tuple(_kept(board, job, manifest)),
         silent=tuple(_silent(board, job)),
     )
 
@@ -335,6 +351,38 @@ def _rows(
             completed.get(entry.name),
             figures,
         )
+
+
+def _kept(board: Board, job: JobId, manifest: Job) -> Iterator[KeptRow]:
+    for entry in _in_order(manifest):
+        its = board.measured.tasks.get((job, entry.name))
+        if its is None:
+            continue
+        state, read = its.state or StateMeasures(), its.input
+        newest = its.watermark_ms if read is None else read.event_time_ms
+        if its.state is None and newest is None:
+            continue
+        yield KeptRow(
+            entry.name,
+            size(state.bytes) if its.state else "",
+            "" if state.groups is None else count(state.groups),
+            ", ".join(f"{side} {rows:,}" for side, rows in state.sides.items()),
+            "" if state.timers is None else count(state.timers),
+            _due(state.next_timer_ms, board.now_ms),
+            "" if newest is None else f"{instant(newest)}, {_ago(newest, board.now_ms)}",
+        )
+
+
+def _due(due_ms: int | None, now_ms: int) -> str:
+    """When the next timer is due, which may be in event time."""
+    if due_ms is None:
+        return ""
+    return f"{instant(due_ms)}, " + (f"in {age(due_ms - now_ms)}" if due_ms > now_ms else "past")
+
+
+def _ago(then_ms: int, now_ms: int) -> str:
+    behind_ms = now_ms - then_ms
+    return f"{age(behind_ms)} ago" if behind_ms >= 0 else f"{age(-behind_ms)} ahead"
 
 
 def _held(status: JobStatus, now_ms: int) -> Iterator[HeldTask]:
