@@ -24,7 +24,7 @@ FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 # Containers often forbid Python to keep what it has compiled: then each process compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo console check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate objects clients kafka queues browser prometheus golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo console check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate objects clients kafka queues browser prometheus docs golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,7 +36,7 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	$(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	@echo "Making $(VENV) with some 50 packages; this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,http,redis,nats,console,examples,test,check,bench]' \
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,http,redis,nats,console,examples,docs,test,check,bench]' \
 	  || { echo "The packages could not be installed: see above. Is there a network?"; exit 1; }
 	touch $@
 
@@ -118,6 +118,10 @@ generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, 
 	$(BIN)/python -m charts.generate
 	$(BIN)/python -m tests.support.generated.public_api
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
+
+docs: setup ## Build the pages as a site, build/site/index.html; a dead link is an error
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --jobs auto -c docs . build/site
+	@echo "open $(CURDIR)/build/site/index.html"
 
 objects: setup ## Build the object store that tests run (once, with Go, 2 minutes); without it they are skipped
 	$(BIN)/python -m tests.support.servers.object_stores

@@ -99,3 +99,13 @@ def test_the_test_of_the_readme_passes(tmp_path: Path, monkeypatch: pytest.Monke
         each.read_text().replace(" ", "") for each in (tmp_path / "out").iterdir() if each.is_file()
     )
     monkeypatch.delitem(sys.modules, "ages")
+
+
+def test_the_test_of_the_page_about_debugging_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ages = ModuleType("ages")
+    exec("def age(year, person): return {'age': year - person['born']}", ages.__dict__)
+    monkeypatch.setitem(sys.modules, "ages", ages)
+    (code,) = examples("docs/guide/debugging.md")
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/guide/debugging.md", "exec", dont_inherit=True), names)
+    names["test_ada_is_198"]()

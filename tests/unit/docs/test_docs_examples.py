@@ -34,6 +34,7 @@ Run = Callable[["Page"], None]
 ELSEWHERE = {
     "README.md": "tests/integration/examples/test_examples_programs.py",
     "docs/guide/columns.md": "tests/unit/docs/test_docs_columns.py",
+    "docs/guide/debugging.md": "tests/integration/examples/test_examples_programs.py",
     "docs/guide/plugins.md": "tests/unit/plugins/test_plugins_guide.py",
     "docs/guide/programs.md": "tests/integration/examples/test_examples_programs.py",
 }
@@ -153,6 +154,12 @@ def loops(page: Page) -> None:
     assert [(each["node"], each["far"]) for each in news] == [(0, 0), (1, 5), (2, 1), (1, 4)]
 
 
+def order(page: Page) -> None:
+    latest, state = page.run()["latest"], SimpleNamespace(at=None)
+    seen = [latest({"at": at}, state) for at in (1, 3, 2, 3, 4)]
+    assert seen == [{"at": 1}, {"at": 3}, None, None, {"at": 4}]
+
+
 def processors(page: Page) -> None:
     names = page.run()
     names["test_boxes"]()
@@ -267,6 +274,18 @@ def upgrading(page: Page) -> None:
     assert sorted(names["table"]["row"].to_pylist()) == [1, 3]
 
 
+def waiting(page: Page) -> None:
+    def ask(item: str, timeout_s: float) -> int:
+        if item == "air":
+            raise TimeoutError("busy")
+        return len(item)
+
+    tea, air = page.run(shop=SimpleNamespace(ask=ask))["prices"]([{"item": "tea"}, {"item": "air"}])
+    assert tea == {"item": "tea", "price": 3}
+    assert isinstance(air, onyx.Retry)
+    assert str(air) == "no answer: busy"
+
+
 def windows(page: Page) -> None:
     names = page.run()
     event = {"group_key": "/", "lower_bound": 0}
@@ -305,8 +324,8 @@ def windows(page: Page) -> None:
 RUNS: dict[str, Run] = {
     f"docs/guide/{each.__name__.replace('_', '-')}.md": each
     for each in (
-        builder, joins, kafka, keyed_state, loops, processors, queues, requests, spark_data,
-        spark_debugging, spark_stages, state_and_event_time, upgrading, windows,
+        builder, joins, kafka, keyed_state, loops, order, processors, queues, requests, spark_data,
+        spark_debugging, spark_stages, state_and_event_time, upgrading, waiting, windows,
     )
 } | {"docs/guide/functions-and-flow-conditions.md": functions}  # fmt: skip
 
