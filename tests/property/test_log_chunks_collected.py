@@ -1,4 +1,5 @@
-"""Chunks that are put, named, given up and collected at once, over a small model of ZooKeeper.
+"""Chunks that are put, named, given up and collected at once, over a small model of ZooKeeper and
+over the file of a log of one machine.
 
 Turn by turn, in any order, and any of them may die between two requests. Whenever an entry names a
 chunk, the chunk is there, with all its pieces.
@@ -10,6 +11,7 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,9 +23,18 @@ from kazoo.exceptions import (
     RolledBackError,
 )
 from tests.support.jobs.turns import Actor
+from tests.support.log.submissions import submit_job
 
+from onyx.codec.entries import decode_entry
+from onyx.codec.packed import unpack
+from onyx.ids import NO_POSITION, Position
+from onyx.log.interface import ChunkGone
+from onyx.log.local.log import LocalClientLog
+from onyx.log.local.requests import LogRequest
+from onyx.log.local.store import TenancyFile
 from onyx.log.paths import Paths
-from onyx.log.zookeeper.chunks import Chunks, unpack
+from onyx.log.zookeeper.chunks import Chunks
+from onyx.settings import LogSettings
 
 PATHS = Paths("t")
 PIECE_BYTES = 96
@@ -190,6 +201,13 @@ class World:
         if entries:
             self.tree.delete(entries[number % len(entries)])
 
+    def forget_all(self) -> None:
+        for path in self.tree.below(PATHS.log):
+            self.tree.delete(path)
+
+    def left(self) -> list[str]:
+        return self.tree.below(PATHS.chunks)
+
     def check(self) -> None:
         for entry in self.tree.below(PATHS.log):
             digest = self.tree.nodes[entry][0].decode()
@@ -201,11 +219,90 @@ class World:
             assert hashlib.sha256(unpack(data)).hexdigest() == digest
 
 
+class TurnConnection:
+    """A connection to the log of a folder whose every request is a turn of its actor."""
+
+    def __init__(self, actor: Actor, store: TenancyFile) -> None:
+        self._actor = actor
+        self._store = store
+
+    def perform(self, request: LogRequest) -> Any:
+        self._actor.pause()
+        with self._store.transaction():
+            return request.apply(self._store, 1, False)
+
+
+class FolderWorld:
+    def __init__(self, folder: Path) -> None:
+        self._store = TenancyFile(folder / "t.sqlite", kept=False)
+
+    def log(self, actor: Actor) -> LocalClientLog:
+        log = LocalClientLog.__new__(LocalClientLog)
+        log._settings = LogSettings()
+        log._connection = TurnConnection(actor, self._store)  # type: ignore[assignment]
+        return log
+
+    def submit(self, data: bytes) -> Callable[[Actor], None]:
+        def work(actor: Actor) -> None:
+            log = self.log(actor)
+            while True:
+                try:
+                    log.append(submit_job("j", "in", digest=log.put_chunk(data)))
+                    return
+                except ChunkGone:
+                    continue
+
+        return work
+
+    def collect(self, actor: Actor) -> None:
+        log = self.log(actor)
+
+        def named() -> set[str]:
+            entries = log.read(NO_POSITION)
+            return {digest for entry in entries for digest in entry.command.chunks}
+
+        log.sweep_chunks(named, age_s=-60)
+
+    def _entries(self) -> list[tuple[int, bytes]]:
+        return self._store.rows("SELECT position, data FROM entry ORDER BY 1")
+
+    def forget(self, number: int) -> None:
+        if entries := self._entries():
+            self._delete(entries[number % len(entries)][0])
+
+    def forget_all(self) -> None:
+        for position, _ in self._entries():
+            self._delete(position)
+
+    def _delete(self, position: int) -> None:
+        with self._store.transaction():
+            self._store.change("DELETE FROM entry WHERE position = ?", position)
+
+    def left(self) -> list[Any]:
+        return self._store.rows("SELECT digest FROM chunk")
+
+    def check(self) -> None:
+        stored = dict(self._store.rows("SELECT digest, data FROM chunk"))
+        for position, data in self._entries():
+            for digest in decode_entry(Position(position), data).command.chunks:
+                assert hashlib.sha256(unpack(stored[digest])).hexdigest() == digest
+
+
 @pytest.mark.short(12)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_an_entry_names_is_there_whatever_is_collected_meanwhile(seed: int) -> None:
+    everything_at_once(World(), seed)
+
+
+@pytest.mark.short(3)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_an_entry_names_is_there_in_the_log_of_a_folder_too(seed: int, tmp_path: Path) -> None:
+    everything_at_once(FolderWorld(tmp_path), seed)
+
+
+def everything_at_once(world: World | FolderWorld, seed: int) -> None:
     """A list that hypothesis makes is too short for what takes a dozen turns in one order."""
-    world, chance = World(), random.Random(seed)
+    chance = random.Random(seed)
     actors: list[Actor] = []
     try:
         for _ in range(TURNS):
@@ -226,12 +323,8 @@ def test_what_an_entry_names_is_there_whatever_is_collected_meanwhile(seed: int)
     finally:
         for actor in actors:
             actor.kill()
-    world.tree.nodes = {
-        path: node
-        for path, node in world.tree.nodes.items()
-        if not path.startswith(PATHS.log + "/")
-    }
+    world.forget_all()
     last = Actor(world.collect)
     while not last.done:
         last.turn()
-    assert world.tree.below(PATHS.chunks) == [], "nothing is named, so nothing stays"
+    assert world.left() == [], "nothing is named, so nothing stays"

@@ -93,8 +93,11 @@ class ZooKeeperServerSettings(msgspec.Struct, frozen=True):
 
 
 class LogSettings(msgspec.Struct, frozen=True):
-    """The log in ZooKeeper."""
+    """The log, in ZooKeeper or in a folder of this machine."""
 
+    folder: str = ""
+    """Folder of a log of this machine, which `onyx log-server` or `onyx run` serves; it needs no
+    ZooKeeper. Time-outs are those of ZooKeeper. Empty: the log is in ZooKeeper."""
     entry_bytes_max: int = 262_144
     """Largest entry, checked before an append (ZooKeeper drops the connection at 1 MiB)."""
     chunk_bytes_max: int = 524_288
@@ -417,9 +420,14 @@ class Settings(msgspec.Struct, frozen=True):
         owner = self.tenancy_owner if tenancy == self.tenancy_id else ""
         return replace(self, tenancy_id=tenancy, tenancy_owner=owner)
 
+    @property
+    def log_place(self) -> str:
+        """Where the log is, in words: a folder, or the address of ZooKeeper."""
+        return self.log.folder or self.zookeeper.address
+
     def __hash__(self) -> int:
         """The hash of what distinguishes clusters: `fn_params` cannot be hashed."""
-        return hash((self.zookeeper, self.tenancy_id))
+        return hash((self.zookeeper, self.log.folder, self.tenancy_id))
 
 
 def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Settings:

@@ -1,5 +1,5 @@
-"""The contract of the log: the same tests over memory and over a real ZooKeeper, with and without
-TLS and a user."""
+"""The contract of the log: the same tests over memory, a folder of this machine and a real
+ZooKeeper, with and without TLS and a user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.support.log.logs import Inbox, expire_session, settings_for
+from tests.support.log.logs import (
+    Inbox,
+    end_session,
+    expire_session,
+    served,
+    settings_for,
+    settings_of,
+)
 from tests.support.log.markers import marker
 from tests.support.log.memory_log import MemoryLog
 from tests.support.log.submissions import submit_job
@@ -19,6 +26,8 @@ from tests.support.log.submissions import submit_job
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import ChunkGone, Document, GroupLog, Origin, Session
+from onyx.log.local.log import LocalClientLog, LocalGroupLog
+from onyx.log.local.requests import AppendOnce
 from onyx.log.tenancy import NoRoom
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.log.zookeeper.log import ZooKeeperClientLog
@@ -60,6 +69,7 @@ class World:
 @pytest.fixture(
     params=[
         "memory",
+        "folder",
         pytest.param("zookeeper", marks=pytest.mark.server),
         pytest.param("secure zookeeper", marks=[pytest.mark.server, pytest.mark.slow]),
     ]
@@ -73,6 +83,10 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
             lambda log: memory.expire(log.group),
             lambda data: (memory.append_raw(data), None)[1],
         )
+    elif request.param == "folder":
+        folder = request.getfixturevalue("tmp_path") / "log"
+        request.getfixturevalue("stack").enter_context(served(folder))
+        opened = folder_world(settings_of(folder, log=LIMITS))
     elif request.param == "zookeeper":
         address = request.getfixturevalue("zookeeper").address
         opened = zookeeper_world(settings_for(address, log=LIMITS))
@@ -82,6 +96,25 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         opened = zookeeper_world(replace(settings, zookeeper=secure))
     with closing(opened):
         yield opened
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as entered:
+        yield entered
+
+
+def folder_world(settings: Settings) -> World:
+    def append_raw(data: bytes) -> None:
+        with closing(LocalClientLog(settings)) as log:
+            log._ask(AppendOnce(data, (), data))
+
+    return World(
+        lambda group: LocalGroupLog(settings, group),
+        lambda: LocalClientLog(settings),
+        lambda log: end_session(log, settings),
+        append_raw,
+    )
 
 
 def zookeeper_world(settings: Settings) -> World:

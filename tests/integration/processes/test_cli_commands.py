@@ -411,7 +411,7 @@ def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeper
         output = worker.communicate(timeout=WAIT_S)[0]
     assert worker.returncode == 0, output
     joined = (
-        f"joined tenancy cli at ZooKeeper {server.address} with 3 peers; modules: my_tasks; code: "
+        f"joined tenancy cli of the log at {server.address} with 3 peers; modules: my_tasks; code: "
     )
     assert output.count(joined) == 1
     entries = onyx(folder, "log", "--json", **there).stdout.splitlines()

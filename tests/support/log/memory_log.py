@@ -20,14 +20,14 @@ from functools import partial
 from tests.support.log.memory_log_store import MemoryStore
 
 from onyx.codec.entries import decode_entry, encode_entry
+from onyx.codec.packed import pack
 from onyx.errors import Fenced, StateError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
 from onyx.log.interface import ChunkGone, Document, Origin, Reader, Session
+from onyx.log.loop import Loop
 from onyx.log.paths import Paths
 from onyx.log.tenancy import Usage
-from onyx.log.zookeeper.chunks import pack
-from onyx.log.zookeeper.session import Loop
 from onyx.replica.command import Command, Entry
 from onyx.reports.measures import ZooKeeperMeasures
 from onyx.settings import LogSettings

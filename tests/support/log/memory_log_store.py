@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Protocol
 
+from onyx.codec.packed import pack
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, Origin
-from onyx.log.zookeeper.chunks import pack
 from onyx.settings import LogSettings
 
 

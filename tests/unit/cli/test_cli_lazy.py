@@ -35,13 +35,16 @@ print(json.dumps(sorted(sys.modules)))
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_the_function_of_its_name_in_the_module_of_its_name(name: str) -> None:
-    command = getattr(importlib.import_module(f"onyx.cli.commands.{name}"), name)
+    module = name.replace("-", "_")
+    command = getattr(importlib.import_module(f"onyx.cli.commands.{module}"), module)
 
     assert command.__doc__
 
 
 def test_every_module_of_a_command_has_a_row() -> None:
-    assert {each.name for each in pkgutil.iter_modules(commands.__path__)} == set(COMMANDS)
+    assert {each.name for each in pkgutil.iter_modules(commands.__path__)} == {
+        name.replace("-", "_") for name in COMMANDS
+    }
 
 
 @pytest.mark.parametrize(

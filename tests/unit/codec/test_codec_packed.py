@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from onyx.log.zookeeper.chunks import ALWAYS_BYTES, RATIO_MAX, pack, unpack
+from onyx.codec.packed import ALWAYS_BYTES, RATIO_MAX, pack, unpack
 
 NOISE = random.Random(1).randbytes(100_000)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from onyx.cli.status_table import print_status
 from onyx.client.client import Client
@@ -16,6 +17,7 @@ def change_job(
     change: Callable[[Client, JobId], object],
     job: str,
     zookeeper: str | None,
+    log_folder: Path | None,
     tenancy: str | None,
     as_json: bool,
     wait: bool = False,
@@ -26,6 +28,7 @@ def change_job(
         change: the method of the client.
         job: the job's id or its beginning, or its name.
         zookeeper: value of the option.
+        log_folder: value of the option.
         tenancy: value of the option.
         as_json: whether to print JSON.
         wait: whether to wait until the job has ended.
@@ -33,7 +36,7 @@ def change_job(
     Raises:
         SystemExit: with code 1, the job was killed while this waited.
     """
-    with connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
         found = client.named(job)
         change(client, found)
         completed = not wait or client.wait(found)

@@ -1,8 +1,8 @@
 """The table of commands; the module of one is imported when it is called.
 
-A command `NAME` is function `NAME` of module `onyx.cli.commands.NAME`. The engine takes most of a
-second to import, and a person who asks for help or checks a job file needs none of it. So the
-listing is made from this table alone.
+A command `NAME` is function `NAME` of module `onyx.cli.commands.NAME`, with `_` for `-`. The engine
+takes most of a second to import, and a person who asks for help or checks a job file needs none of
+it. So the listing is made from this table alone.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "gc": "Forget the jobs that have ended, and trim the log.",
     "admit": "Make a tenancy of ZooKeeper for another user.",
     "worker": "Run a worker, in one process or several.",
+    "log-server": "Serve the log of a cluster on this machine, without ZooKeeper.",
     "zookeeper": "Run a ZooKeeper server.",
 }
 """Every command, with its line in the listing."""
@@ -50,7 +51,8 @@ OPTIONS: Mapping[str, str] = {
 
 def command(name: str) -> Callable[..., None]:
     """The function of a command."""
-    found: Callable[..., None] = loaded(f"onyx.cli.commands.{name}:{name}")
+    module = name.replace("-", "_")
+    found: Callable[..., None] = loaded(f"onyx.cli.commands.{module}:{module}")
     return found
 
 

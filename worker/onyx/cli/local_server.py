@@ -60,19 +60,23 @@ def local_server(found: Settings, keep: Path | None = None) -> Iterator[ZooKeepe
 
 
 @contextmanager
-def log_of(kept: Path | None, zookeeper: str | None, tenancy: str | None) -> Iterator[Settings]:
+def log_of(
+    kept: Path | None, zookeeper: str | None, log_folder: Path | None, tenancy: str | None
+) -> Iterator[Settings]:
     """The settings of a log to look into: of a cluster, or one that is kept in a folder.
 
     Raises:
         UserError: nothing is kept there.
         SettingsError: as `local_server`, or somebody wants both.
     """
-    found = settings(zookeeper, tenancy or (TENANCY if kept else None))
+    found = settings(zookeeper, tenancy or (TENANCY if kept else None), log_folder=log_folder)
     if kept is None:
         yield found
         return
-    if zookeeper is not None:
-        raise SettingsError("give --kept or --zookeeper: a kept log has a ZooKeeper of its own")
+    if zookeeper is not None or log_folder is not None:
+        raise SettingsError(
+            "give --kept, --log or --zookeeper: a kept log is served by this command"
+        )
     with kept_server(found, kept) as server:
         yield env_of(server, found).settings
 

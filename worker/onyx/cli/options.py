@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 from msgspec.structs import replace
@@ -35,8 +36,12 @@ ZooKeeperOption = Annotated[
     str | None,
     Option("--zookeeper", "Address of ZooKeeper, host:port[,host:port].", metavar="ADDR"),
 ]
+LogOption = Annotated[
+    Path | None,
+    Option("--log", "Folder of a log on this machine, instead of ZooKeeper.", metavar="FOLDER"),
+]
 TenancyOption = Annotated[
-    str | None, Option("--tenancy", "Separates clusters that share a ZooKeeper.")
+    str | None, Option("--tenancy", "Separates clusters that share a log's place.")
 ]
 TokenFileOption = Annotated[
     str | None,

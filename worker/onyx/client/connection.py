@@ -12,7 +12,7 @@ from onyx.base.on_demand import OnDemand
 from onyx.client.client import Client
 from onyx.history.archive import open_archive
 from onyx.log.acts import user_of_process
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.opening import open_log
 from onyx.settings import Settings, TelemetrySettings
 from onyx.submission.job_checks import wrong_options, wrong_sql
 
@@ -25,7 +25,7 @@ def connect(settings: Settings) -> Client:
     """A client for several calls; close it, or use it as a context manager."""
     if settings.telemetry.log_file or settings.telemetry.log_config:
         _FOLLOW.load()(settings.telemetry)  # a command has no log but for its lines of audit
-    log = ZooKeeperClientLog(settings)
+    log = open_log(settings)
     try:
         archive = open_archive(settings, log)
         tenancy, by = settings.tenancy_id, user_of_process()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from onyx.ids import NO_POSITION, Position
 from onyx.log.interface import LogReader, Origin
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.opening import open_log
 from onyx.replica.command import Entry
 from onyx.settings import Settings
 
@@ -51,7 +51,7 @@ def subscribe_to_log(
 ) -> Subscription:
     """Call `deliver` with every entry after a position, in order, on a thread of the log. An
     exception of `deliver` ends the subscription, and is logged and kept in `failure`."""
-    log = ZooKeeperClientLog(settings)
+    log = open_log(settings)
     return Subscription(log, deliver, after, log.close)
 
 

@@ -217,7 +217,7 @@ class Incarnation:
             local_event(
                 WORKER_BEGAN,
                 tenancy=settings.tenancy_id,
-                address=settings.zookeeper.address,
+                address=settings.log_place,
                 peers=len(self._offered),
                 modules=", ".join(settings.modules) or "none",
                 code=f"; code: {code}" if (code := self._context.code) else "",

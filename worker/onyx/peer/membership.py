@@ -25,9 +25,7 @@ from onyx.base.on_demand import OnDemand
 from onyx.base.seams import SystemClock
 from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, describe
 from onyx.ids import GroupId, PeerId
-from onyx.log.interface import GroupLog
-from onyx.log.zookeeper.dialler import zookeeper_certificates
-from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
+from onyx.log.opening import LogFactory, group_logs
 from onyx.peer.context import ProcessContext, new_context
 from onyx.peer.group import GroupLeft, GroupState
 from onyx.peer.incarnation import Incarnation
@@ -60,9 +58,6 @@ RESTART_BACK_OFF_MAX_S = 5.0
 _JOIN_POLL_S = 0.01
 
 JOIN_TIMEOUT_S = 60.0
-
-LogFactory = Callable[[GroupId, int | None], GroupLog]
-"""Opens the log for an incarnation; with the identity of the one that the last incarnation knew."""
 
 _OPEN_GATEWAY: OnDemand[Callable[..., Gateway]]
 _OPEN_GATEWAY = OnDemand("onyx.gateway.gateway:open_gateway")
@@ -151,17 +146,13 @@ def _connections(settings: Settings) -> tuple[LogFactory, TransportFactory]:
     # Each transport checks it as well; here the process ends before it has begun.
     check_client_name(settings.transport.tls_client_name, certificates)
     tokens = tokens_of_states(settings, SystemClock())
-    for_zookeeper = zookeeper_certificates(settings.zookeeper)
-
-    def open_log(group: GroupId, identity: int | None) -> ZooKeeperGroupLog:
-        return ZooKeeperGroupLog(settings, group, identity, for_zookeeper)
 
     def open_transport() -> GrpcTransport:
         return GrpcTransport(
             settings.transport, settings.tenancy_id, certificates, state_tokens=tokens
         )
 
-    return open_log, open_transport
+    return group_logs(settings), open_transport
 
 
 class PeerGroup:
@@ -271,7 +262,7 @@ class PeerGroup:
         settings = self._context.settings
         raise Unavailable(
             f"this peer group could not join tenancy {settings.tenancy_id!r} at "
-            f"{settings.zookeeper.address} within {timeout_s:.0f} s"
+            f"{settings.log_place} within {timeout_s:.0f} s"
         )
 
     def obstacle(self) -> str:

@@ -23,6 +23,7 @@ from onyx.telemetry.recorder import Recorder
 NAME = "onyx-worker"
 """What the system calls a worker process; its command line may be that of its zygote."""
 TELEMETRY = ("onyx.telemetry.http_server", "onyx.telemetry.metrics")
+LOG, LOG_IN_ZOOKEEPER = "onyx.log.local.log", "onyx.log.zookeeper.group_log"
 HTTP = ("onyx.gateway.gateway", "onyx.gateway.app")
 """What workers need besides if they serve metrics, and if they take requests over HTTP."""
 RESTART_BACK_OFF_S = 0.5
@@ -45,7 +46,7 @@ def worker_launcher(settings: Settings, shared: Sequence[str] | None = None) -> 
     Args:
         shared: as of `Launcher`.
     """
-    modules = [WORKER]
+    modules = [WORKER, LOG if settings.log.folder else LOG_IN_ZOOKEEPER]
     if settings.telemetry.metrics_port is not None:
         modules += TELEMETRY
     if settings.http.port is not None and find_spec("uvicorn") is not None:

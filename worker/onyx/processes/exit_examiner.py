@@ -263,9 +263,9 @@ class DeathReporter:
 
     def _write(self, first: ReportLoss | Death) -> bool:
         """Write this one and all that wait; True at the end of all."""
-        # Most supervisors never need the client of ZooKeeper, and are small without.
+        # Most supervisors never need the log, and are small without.
         from onyx.client.deaths import report_death
-        from onyx.log.zookeeper.log import ZooKeeperClientLog
+        from onyx.log.opening import open_log
 
         def write(report: ReportLoss | Death) -> None:
             if isinstance(report, Death):
@@ -273,7 +273,7 @@ class DeathReporter:
             else:
                 log.append(report)
 
-        log = ZooKeeperClientLog(self._settings)
+        log = open_log(self._settings)
         try:
             write(first)
             while not self._waiting.empty():

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from onyx.base.on_demand import OnDemand
 from onyx.base.variables import misspelt
+from onyx.errors import SettingsError
 from onyx.settings import Settings, TelemetrySettings, from_environment, variables
 
 CONFIGURE = OnDemand[Callable[..., None]]("onyx.telemetry.logs:configure")
@@ -25,14 +26,25 @@ CONFIGURE = OnDemand[Callable[..., None]]("onyx.telemetry.logs:configure")
 
 
 def settings(
-    zookeeper: str | None = None, tenancy: str | None = None, modules: list[str] | None = None
+    zookeeper: str | None = None,
+    tenancy: str | None = None,
+    modules: list[str] | None = None,
+    log_folder: Path | None = None,
 ) -> Settings:
-    """Settings from ONYX_* variables, with what was given on the command line on top."""
+    """Settings from ONYX_* variables, with what was given on the command line on top.
+
+    Raises:
+        SettingsError: the log cannot be in two places.
+    """
     found = from_environment(os.environ)
     _warn_of_variables()
+    if zookeeper is not None and log_folder is not None:
+        raise SettingsError("give --log or --zookeeper: a log is in a folder or in ZooKeeper")
     if zookeeper is not None:
         address = replace(found.zookeeper, address=zookeeper)
-        found = replace(found, zookeeper=address)
+        found = replace(found, zookeeper=address, log=replace(found.log, folder=""))
+    if log_folder is not None:
+        found = replace(found, log=replace(found.log, folder=str(log_folder.absolute())))
     if tenancy is not None:
         found = found.of(tenancy)
     if modules:

@@ -329,7 +329,7 @@ MORE_EVENTS = EventKind(
 )
 WORKER_BEGAN = EventKind(
     "worker-began",
-    "joined tenancy {tenancy} at ZooKeeper {address} with {peers} peers; modules: {modules}{code}",
+    "joined tenancy {tenancy} of the log at {address} with {peers} peers; modules: {modules}{code}",
     "this worker is a member of the cluster, for the first time or again",
 )
 WORKER_PAUSED = EventKind(

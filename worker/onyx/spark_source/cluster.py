@@ -25,7 +25,7 @@ from onyx.flow.columns.schemas import arrow_schema
 from onyx.ids import JobId
 from onyx.keystate.extents import ALL, Number
 from onyx.keystate.selection import Selection
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.opening import open_log
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import listed, nearest
 from onyx.settings import Settings, from_environment
@@ -63,7 +63,7 @@ def settings(options: SourceOptions | WriteOptions) -> Settings:
     found = from_environment(os.environ)
     if options.zookeeper is not None:
         address = replace(found.zookeeper, address=options.zookeeper)
-        found = replace(found, zookeeper=address)
+        found = replace(found, zookeeper=address, log=replace(found.log, folder=""))
     if options.tenancy is not None:
         found = found.of(options.tenancy)
     return found
@@ -72,7 +72,7 @@ def settings(options: SourceOptions | WriteOptions) -> Settings:
 def connect(options: SourceOptions | WriteOptions) -> Client:
     """A client of the cluster; close it."""
     chosen = settings(options)
-    return Client(ZooKeeperClientLog(chosen), chosen.job_scheduler)
+    return Client(open_log(chosen), chosen.job_scheduler)
 
 
 def job_of(client: Client, job: str) -> Job:

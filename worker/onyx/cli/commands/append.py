@@ -17,6 +17,7 @@ from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import (
     JobArgument,
     JsonOption,
+    LogOption,
     TenancyOption,
     TokenEnvOption,
     TokenFileOption,
@@ -84,6 +85,7 @@ def append(
     token_file: TokenFileOption = None,
     token_env: TokenEnvOption = None,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,7 +95,7 @@ def append(
     JOB is an id or its beginning, or a name if only one job of this name runs. The exit code is 1
     if segments have failed.
     """
-    found = with_token(settings(zookeeper, tenancy), token_file, token_env)
+    found = with_token(settings(zookeeper, tenancy, log_folder=log_folder), token_file, token_env)
     with _appender(found, worker, job, task, tenancy) as open_:
         taken, outcomes = 0, NOTHING
         for number, segments in enumerate(_batches(file, segment, batch)):

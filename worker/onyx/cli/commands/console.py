@@ -10,7 +10,7 @@ from msgspec import Meta
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Option
 from onyx.cli.local_server import KeptOption, log_of
-from onyx.cli.options import TenancyOption, ZooKeeperOption
+from onyx.cli.options import LogOption, TenancyOption, ZooKeeperOption
 from onyx.processes.surroundings import configure_logs, stop_signal
 
 serve = ModuleOnDemand("onyx.console.serve", extra="console")
@@ -43,6 +43,7 @@ def console(
     ] = False,
     kept: KeptOption = None,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
 ) -> None:
     """Show a cluster in a browser: its jobs, why they wait or stand still, and what has happened.
@@ -55,7 +56,7 @@ def console(
         host, port, tuple(name or ()), token_file or "", user_header or "", actions
     )
     with ExitStack() as stack:
-        found = stack.enter_context(log_of(kept, zookeeper, tenancy))
+        found = stack.enter_context(log_of(kept, zookeeper, log_folder, tenancy))
         configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
         address = stack.enter_context(serve.console_of(found, options, stop.set))
         print(f"the console of {found.tenancy_id} is at {address}", flush=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
-from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import JsonOption, LogOption, TenancyOption, ZooKeeperOption
 from onyx.client.connection import connect
 from onyx.processes.surroundings import settings
 
 
 def gc(
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -18,7 +19,7 @@ def gc(
 
     `onyx jobs` no longer shows them, and their ids are free again. Running jobs do not notice.
     """
-    with connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
         collected = client.gc()
     if as_json:
         print(json.dumps({"jobs": collected.jobs, "position": collected.position}))

@@ -11,12 +11,12 @@ from contextlib import closing
 from typing import Annotated
 
 from onyx.cli.command_line import Argument
-from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id
+from onyx.cli.options import JsonOption, LogOption, TenancyOption, ZooKeeperOption, job_id
 from onyx.cli.status_table import print_statuses
 from onyx.client.manifests import named
 from onyx.client.statuses import status_at, statuses
 from onyx.history.replicas import Replicas
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.opening import open_log
 from onyx.processes.surroundings import settings
 
 OnlyArgument = Annotated[
@@ -27,12 +27,13 @@ OnlyArgument = Annotated[
 def jobs(
     job: OnlyArgument = None,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List jobs: state, peers, how far and how fast, why a job waits, and what killed it."""
-    found = settings(zookeeper, tenancy)
-    with closing(ZooKeeperClientLog(found)) as log:
+    found = settings(zookeeper, tenancy, log_folder=log_folder)
+    with closing(open_log(found)) as log:
         replicas = Replicas(log, found.job_scheduler)
         replica = replicas.at()
         only = None if job is None else named(log, replica, job)

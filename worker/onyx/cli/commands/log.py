@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from onyx.cli.command_line import Option
-from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import JsonOption, LogOption, TenancyOption, ZooKeeperOption
 from onyx.client.connection import connect
 from onyx.client.subscription import Subscription
 from onyx.ids import Position
@@ -26,11 +26,12 @@ def log(
     first: FromOption = 0,
     follow: FollowOption = False,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the entries of the log, one a line."""
-    with connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
         if follow:
             printing = Subscription(
                 client.log, lambda item: _print(item, as_json), Position(first - 1)

@@ -20,6 +20,7 @@ from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import (
     JobArgument,
     JsonOption,
+    LogOption,
     TenancyOption,
     TokenEnvOption,
     TokenFileOption,
@@ -135,6 +136,7 @@ def redrive(
     token_file: TokenFileOption = None,
     token_env: TokenEnvOption = None,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -145,7 +147,7 @@ def redrive(
     once: marks beside the letters say which. What fails again is a new letter. The exit code is 1
     if segments have failed and no letter has them.
     """
-    found = with_token(settings(zookeeper, tenancy), token_file, token_env)
+    found = with_token(settings(zookeeper, tenancy, log_folder=log_folder), token_file, token_env)
     times = _moment(since, "--since"), _moment(until, "--until")
     choice = LetterChoice(task, None, error, *times, frozenset(id or ()))
     way = _Way(letters, into, marks, Level(ack), timeout)

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from onyx.cli.command_line import Option
-from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import JsonOption, LogOption, TenancyOption, ZooKeeperOption
 from onyx.client.connection import connect
 from onyx.errors import UserError
 from onyx.ids import Position
@@ -21,11 +21,12 @@ AtOption = Annotated[int | None, Meta(ge=0), Option("--at", "As of this position
 def replica(
     at: AtOption = None,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the replica: what the log folds into."""
-    with connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
         found = client.replica(None if at is None else Position(at))
     if at is not None and found.version != at:
         where = "ends before it" if found.version < at else "has been collected beyond it"

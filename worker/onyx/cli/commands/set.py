@@ -6,7 +6,7 @@ from typing import Annotated
 
 from onyx.cli.change_job import change_job
 from onyx.cli.command_line import Argument
-from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import JobArgument, JsonOption, LogOption, TenancyOption, ZooKeeperOption
 from onyx.client.client import Client
 from onyx.errors import UserError
 from onyx.ids import JobId
@@ -24,6 +24,7 @@ def set(
     task: TaskArgument,
     values: ValuesArgument,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,7 +38,7 @@ def set(
     def change(client: Client, job: JobId) -> None:
         client.set_options(job, task, given)
 
-    change_job(change, job, zookeeper, tenancy, as_json)
+    change_job(change, job, zookeeper, log_folder, tenancy, as_json)
 
 
 def parse_value(text: str) -> tuple[str, int | str]:

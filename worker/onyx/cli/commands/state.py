@@ -19,6 +19,7 @@ from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import (
     JobArgument,
     JsonOption,
+    LogOption,
     TenancyOption,
     TokenEnvOption,
     TokenFileOption,
@@ -126,6 +127,7 @@ def state(
     token_file: TokenFileOption = None,
     token_env: TokenEnvOption = None,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -136,7 +138,7 @@ def state(
     where workers run: it dials them, with a certificate if they have some. Of a job that has
     ended or is suspended it reads the state log.
     """
-    found = with_token(settings(zookeeper, tenancy), token_file, token_env)
+    found = with_token(settings(zookeeper, tenancy, log_folder=log_folder), token_file, token_env)
     if window is None:
         _list_states(found, job, as_json)
         return

@@ -16,6 +16,7 @@ from onyx.cli.job_file import FilesArgument, read_jobs
 from onyx.cli.options import (
     EngineOption,
     JsonOption,
+    LogOption,
     TenancyOption,
     WaitOption,
     ZooKeeperOption,
@@ -47,6 +48,7 @@ DryRunOption = Annotated[
 def submit(
     files: FilesArgument,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     wait: WaitOption = False,
     upgrade: UpgradeOption = None,
@@ -64,7 +66,7 @@ def submit(
     if upgrade is not None and len(files) > 1:
         raise UserError("--upgrade takes one job file: one job continues from an old one")
     jobs = read_jobs(files, upgrade, engine)
-    with connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
         if dry_run:
             sys.exit(max(_print_plan(job, client.examine(job), as_json) for job in jobs))
         submissions = client.submit_all(jobs)

@@ -13,7 +13,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from onyx.cli.command_line import Option
-from onyx.cli.options import ModulesOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import LogOption, ModulesOption, TenancyOption, ZooKeeperOption
 from onyx.processes.running import run_until
 from onyx.processes.supervisor import Supervisor
 from onyx.processes.surroundings import configure_logs, import_from, settings, stop_signal
@@ -40,6 +40,7 @@ def worker(
     processes: ProcessesOption = 1,
     modules: ModulesOption = None,
     zookeeper: ZooKeeperOption = None,
+    log_folder: LogOption = None,
     tenancy: TenancyOption = None,
     metrics_port: MetricsOption = None,
 ) -> None:
@@ -52,7 +53,7 @@ def worker(
     """
     stop = stop_signal()
     import_from(Path())
-    found = settings(zookeeper, tenancy, modules)
+    found = settings(zookeeper, tenancy, modules, log_folder)
     if metrics_port is not None:
         telemetry = replace(found.telemetry, metrics_port=metrics_port)
         found = replace(found, telemetry=telemetry)

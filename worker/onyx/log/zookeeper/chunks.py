@@ -16,23 +16,18 @@ that are put and not named yet.
 
 Rejected: counts of references, which a process that dies leaves wrong; a lock, whose holder may
 wake up after it has lost it.
-
-Manifests and lists shrink to a tenth. But few bytes must not become many for who reads them, so
-a reader takes what becomes at most 1 MiB, or 64 times its bytes, and 256 MiB. What would shrink to
-less is kept in stored blocks of the same format. It is zlib, which comes with Python: commands load
-no Arrow.
 """
 
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from onyx.codec.packed import pack, unpack
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.log.paths import Paths
 from onyx.log.zookeeper.session import AllOf, ZooKeeperSession
@@ -46,14 +41,6 @@ _INLINE, _PIECES = b"\x00", b"\x01"
 _DIGEST_BYTES = 32
 _WHOLE = "whole"
 _ANY_VERSION = -1
-
-
-BYTES_MAX = 268_435_456
-RATIO_MAX = 64
-ALWAYS_BYTES = 1_048_576
-"""So much may come of however few bytes."""
-LEVELS = (6, 0)
-"""The second one does not compress."""
 
 
 class Chunks:
@@ -83,7 +70,7 @@ class Chunks:
         for _ in range(ATTEMPTS_MAX):
             if self._touched(digest):
                 return digest
-            packed = packed or _packed(data)
+            packed = packed or pack(data)
             pieces = self._split(packed)
             check_room(len(packed))
             try:
@@ -235,13 +222,6 @@ class Chunks:
             return
 
 
-def _packed(data: bytes) -> bytes:
-    try:
-        return pack(data)
-    except ValueError as error:
-        raise UserError(f"a document is too large for the log's chunks: {error}") from None
-
-
 def _failed(results: Sequence[Any]) -> bool:
     return any(isinstance(each, Exception) for each in results)
 
@@ -251,37 +231,3 @@ def _names(stored: bytes) -> list[str]:
         stored[start : start + _DIGEST_BYTES].hex()
         for start in range(1, len(stored), _DIGEST_BYTES)
     ]
-
-
-def pack(data: bytes) -> bytes:
-    """A document as it is kept.
-
-    Raises:
-        ValueError: it is larger than `BYTES_MAX`.
-    """
-    if len(data) > BYTES_MAX:
-        raise ValueError(f"it has {len(data):,} bytes, and at most {BYTES_MAX:,} are kept")
-    packed = (zlib.compress(data, level) for level in LEVELS)
-    return next(each for each in packed if len(data) <= _limit(each))
-
-
-def unpack(packed: bytes) -> bytes:
-    """The document.
-
-    Raises:
-        ValueError: it is none, or would have too many bytes.
-    """
-    limit, reading = _limit(packed), zlib.decompressobj()
-    try:
-        data = reading.decompress(packed, limit + 1)
-    except zlib.error as error:
-        raise ValueError(f"it is not compressed as documents are: {error}") from None
-    if len(data) > limit:
-        raise ValueError(f"its {len(packed):,} bytes become more than {limit:,}")
-    if not reading.eof or reading.unused_data:
-        raise ValueError("it does not end where it should")
-    return data
-
-
-def _limit(packed: bytes) -> int:
-    return min(BYTES_MAX, max(ALWAYS_BYTES, RATIO_MAX * len(packed)))

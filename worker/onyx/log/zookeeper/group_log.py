@@ -11,8 +11,6 @@ deletion, and every watch is armed again after a reconnect; arming reads whether
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,10 +18,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
-from onyx.base.seams import SystemClock
 from onyx.errors import Fenced
 from onyx.ids import GroupId, Position
-from onyx.log.append_queue import Append, AppendQueue, Reply
+from onyx.log.append_queue import Append, Reply
+from onyx.log.appends import GroupAppends
 from onyx.log.interface import Session
 from onyx.log.paths import Paths
 from onyx.log.zookeeper.log import ZooKeeperLog
@@ -32,10 +30,6 @@ from onyx.replica.command import Command
 from onyx.reports.measures import ZooKeeperMeasures
 from onyx.settings import Settings
 from onyx.tls.files import CertificateFiles
-
-CLOSE_FLUSH_S = 2.0
-"""Longest wait at `close` for entries that were enqueued."""
-_FLUSH_POLL_S = 0.005
 
 
 class ZooKeeperGroupLog(ZooKeeperLog):
@@ -52,11 +46,8 @@ class ZooKeeperGroupLog(ZooKeeperLog):
         self.group = group
         self.session_timeout_s = self._session.session_timeout_s
         self._pulses = Pulses(self._session, self._paths)
-        self._queue = AppendQueue(group, settings.log)
-        self._queue_lock = threading.Lock()
-        self._listeners: list[Callable[[Session], None]] = []
-        self._told_lost = False
-        self._session.on_session(self._on_session)
+        self._appends = GroupAppends(group, settings.log, self._session.loop, self._start)
+        self._session.on_session(self._appends.on_session)
 
     def register_pulse(self) -> None:
         """Create this incarnation's pulse; to be called before the first append."""
@@ -65,8 +56,7 @@ class ZooKeeperGroupLog(ZooKeeperLog):
     def append(self, commands: Sequence[Command], parent: Position | None = None) -> None:
         """Enqueue for writing, in order, each exactly once in effect."""
         self._session.check()
-        with self._queue_lock:
-            self._transmit(self._queue.enqueue(commands, parent, SystemClock().wall_ms()))
+        self._appends.append(commands, parent)
 
     def pulse_exists(self, group: GroupId) -> bool:
         """Whether the group's pulse is there now."""
@@ -82,7 +72,7 @@ class ZooKeeperGroupLog(ZooKeeperLog):
 
     def on_session(self, listener: Callable[[Session], None]) -> None:
         """Call this at every change of the session, on the log's thread."""
-        self._session.loop.call(lambda: self._listeners.append(listener))
+        self._appends.listen(listener)
 
     def call(self, function: Callable[[], None]) -> None:
         """Run this on the log's thread: proves that the thread moves."""
@@ -98,15 +88,10 @@ class ZooKeeperGroupLog(ZooKeeperLog):
 
     def close(self) -> None:
         """Write what was enqueued (if that takes no longer than `CLOSE_FLUSH_S`), then leave."""
-        deadline_s = time.monotonic() + CLOSE_FLUSH_S
-        while len(self._queue) and time.monotonic() < deadline_s:
-            time.sleep(_FLUSH_POLL_S)
+        self._appends.flush()
         super().close()
 
-    def _transmit(self, request: Append | None) -> None:
-        if request is None:
-            return
-
+    def _start(self, request: Append, answered: Callable[[Reply], None]) -> None:
         def start(client: KazooClient) -> Any:
             transaction = client.transaction()
             if request.fence is not None:
@@ -116,29 +101,15 @@ class ZooKeeperGroupLog(ZooKeeperLog):
                 transaction.create(self._paths.entry_prefix, payload, sequence=True)
             return transaction.commit_async()
 
-        self._session.send(start, lambda answer: self._on_answer(request, answer))
+        entries = len(request.payloads)
+        self._session.send(start, lambda answer: answered(self._reply(answer, entries)))
 
-    def _on_answer(self, request: Append, answer: Any) -> None:
-        attempt, reply = request.attempt, _reply(answer, len(request.payloads))
+    def _reply(self, answer: Any, entries: int) -> Reply:
+        reply = _reply(answer, entries)
         if reply is Reply.UNKNOWN and isinstance(answer, list):
             denied = any(isinstance(result, NoAuthError) for result in answer)
             self._session.fail(self._session.denied() if denied else self._origins.recreated())
-        with self._queue_lock:
-            self._transmit(self._queue.on_reply(attempt, reply))
-        if reply is Reply.PULSE_GONE:
-            self._tell(Session.LOST)
-
-    def _on_session(self, session: Session) -> None:
-        with self._queue_lock:
-            self._transmit(self._queue.on_session(session))
-        self._tell(session)
-
-    def _tell(self, session: Session) -> None:
-        if self._told_lost:
-            return
-        self._told_lost = session is Session.LOST
-        for listener in tuple(self._listeners):
-            listener(session)
+        return reply
 
 
 def _reply(answer: Any, entries: int) -> Reply:

@@ -14,16 +14,12 @@ offer. One request for each entry costs this process 130 us, so a worker that jo
 long log would be seconds late; in one request it is a few microseconds. The request is added to
 kazoo from outside, in the form of kazoo's own (`type`, `serialize`, `deserialize`).
 
-Callbacks of a log run on one thread of its own (`Loop`), one at a time, in order, with
-timers. Kazoo calls listeners on the thread that reads its socket and watchers on another one; a
-blocking call inside either stops the client. So those only put a call here, and every callback of a
-log's user runs on this thread.
+Kazoo calls listeners on the thread that reads its socket and watchers on another one; a blocking
+call inside either stops the client. So those only put a call on the `Loop` of the log.
 """
 
 from __future__ import annotations
 
-import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -52,6 +48,7 @@ from kazoo.protocol.states import KazooState
 
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.log.interface import Session
+from onyx.log.loop import Loop
 from onyx.log.zookeeper.dialler import TELL_AFTER_S, Dialler, Start, socket_of, stop
 from onyx.log.zookeeper.lost_servers import LOOKS_PER_SESSION, Look, Silence, TransactionComparison
 from onyx.reports.measures import ZooKeeperMeasures
@@ -404,75 +401,3 @@ class _MultiRead:
             header, offset = MultiHeader.deserialize(answer, offset)
         assert len(nodes) == len(self._paths), "an answer for each node"
         return nodes
-
-
-_LOG = logging.getLogger(__name__)
-JOIN_TIMEOUT_S = 5.0
-
-
-class Loop:
-    """A daemon thread with a queue of calls."""
-
-    def __init__(self, name: str) -> None:
-        # Whoever calls must not block, so it has no limit of its own: answers and watches of at
-        # most the requests under way, and one delivery for each of them.
-        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._timers: list[_Timer] = []
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def call(self, function: Callable[[], None]) -> None:
-        """Run `function` on the thread, after what was put here before. Never blocks."""
-        self._calls.put(function)
-
-    def every(self, interval_s: float, function: Callable[[], None]) -> Callable[[], None]:
-        """Run `function` on the thread at this period until the returned function is called."""
-        timer = _Timer(interval_s, function, time.monotonic() + interval_s)
-        self.call(lambda: self._timers.append(timer))
-        return lambda: self.call(lambda: self._timers.remove(timer))
-
-    def is_current_thread(self) -> bool:
-        """Whether the caller runs on this thread, where nothing may wait for the log."""
-        return threading.current_thread() is self._thread
-
-    def stop(self) -> None:
-        """Run what was put here before and end."""
-        self._calls.put(None)
-        if not self.is_current_thread():
-            self._thread.join(JOIN_TIMEOUT_S)
-
-    def _run(self) -> None:
-        while True:
-            due_s = min((timer.due_s for timer in self._timers), default=None)
-            wait_s = None if due_s is None else max(0.0, due_s - time.monotonic())
-            try:
-                function = self._calls.get(timeout=wait_s)
-            except queue.Empty:
-                self._run_timers()
-                continue
-            if function is None:
-                return
-            _guarded(function)
-            self._run_timers()
-
-    def _run_timers(self) -> None:
-        now_s = time.monotonic()
-        for timer in tuple(self._timers):
-            if timer.due_s <= now_s:
-                timer.due_s = now_s + timer.interval_s
-                _guarded(timer.function)
-
-
-class _Timer:
-    def __init__(self, interval_s: float, function: Callable[[], None], due_s: float) -> None:
-        self.interval_s = interval_s
-        self.function = function
-        self.due_s = due_s
-
-
-def _guarded(function: Callable[[], None]) -> None:
-    """One listener's mistake must not silence the log for the others."""
-    try:
-        function()
-    except Exception:
-        _LOG.exception("a callback of the log failed; this is a bug in Onyx, please report it")

@@ -1,0 +1,63 @@
+"""Where commands look for the log: in the folder or at the ZooKeeper that is given, or that the
+variables name, and nothing of ZooKeeper is imported for a folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.log.logs import served
+
+from onyx.errors import SettingsError
+from onyx.processes.surroundings import settings
+
+READS = """
+import json, sys
+from onyx.client.connection import connect
+from onyx.processes.surroundings import settings
+with connect(settings()) as client:
+    client.statuses()
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONYX_LOG_FOLDER", "/of/variable")
+    monkeypatch.setenv("ONYX_ZOOKEEPER_ADDRESS", "of-variable:2181")
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({}, "/of/variable"),
+        ({"log_folder": Path("/given")}, "/given"),
+        ({"log_folder": Path("here")}, str(Path.cwd() / "here")),
+        ({"zookeeper": "given:2181"}, "given:2181"),
+    ],
+)
+def test_what_is_given_comes_before_what_variables_say(given: dict, place: str) -> None:
+    assert settings(**given).log_place == place
+
+
+def test_a_folder_and_an_address_are_too_much() -> None:
+    with pytest.raises(SettingsError, match="give --log or --zookeeper"):
+        settings("given:2181", log_folder=Path("/given"))
+
+
+def test_for_a_log_in_a_folder_no_client_of_zookeeper_is_imported(tmp_path: Path) -> None:
+    with served(tmp_path / "log"):
+        done = subprocess.run(
+            [sys.executable, "-c", READS],
+            env={"ONYX_LOG_FOLDER": str(tmp_path / "log")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    loaded = json.loads(done.stdout)
+
+    assert "onyx.log.local.log" in loaded
+    assert [each for each in loaded if each.startswith("kazoo") or "zookeeper" in each] == []
