@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.browser import opened
 from tests.support.console_world import GROUPS, HOSTILE, ConsoleWorld, answered, measured, shop
 
 from onyx.console import serve
 from onyx.console.serve import ConsoleOptions, serving
 from onyx.settings import Settings
 
-CHROMIUM = shutil.which("chromium")
 PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
 PAGES = (
     "/", "/jobs/orders", "/jobs/clicks", "/jobs/orders/manifest", "/jobs/orders/tasks/orders",
@@ -30,18 +29,8 @@ PAGE_S_MAX = 10.0
 pytestmark = [
     pytest.mark.server,
     pytest.mark.slow,  # a browser takes seconds of CPU for each page
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: `make browser` installs it"),
 ]
-playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +46,6 @@ def address(world: ConsoleWorld) -> Iterator[str]:
         patch.setattr(serve, "answerer", lambda *_: answered)
         with serving(world.client, Settings(tenancy_id="shop"), ConsoleOptions(port=0)) as found:
             yield found.rstrip("/")
-
-
-def opened(browser: Any, address: str, path: str, **options: Any) -> Any:
-    page = browser.new_context(**options).new_page()
-    page.errors = []
-    page.on("console", lambda message: page.errors.append(message.text))
-    page.on("pageerror", lambda error: page.errors.append(str(error)))
-    page.goto(address + path)
-    return page
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
