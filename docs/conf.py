@@ -70,6 +70,7 @@ NAVIGATION: dict[str, dict[str, list[str]]] = {
         ],
         "Look up": [
             "docs/glossary",
+            "docs/reference/commands",
             "docs/reference/job",
             "docs/reference/cluster",
             "docs/reference/settings",
@@ -85,6 +86,7 @@ NAVIGATION: dict[str, dict[str, list[str]]] = {
         "Understand": [
             "docs/architecture",
             "docs/walk",
+            "docs/guide/guarantees",
             "docs/guide/reliability",
             "docs/operations/threats",
             "docs/decisions/README",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,24 +81,24 @@ def test_a_class_for_metrics_is_given_what_it_asks_for(guide: dict[str, Any]) ->
     assert metrics.noted
 
 
-def test_the_test_of_the_readme_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "README.md").read_text()
-    function, _, test = examples("README.md")
-    (manifest,) = re.findall(
-        r"```yaml\n(.*?)```", page.split("## A job of your own")[1].split("\n## ")[0], re.DOTALL
-    )
-    (tmp_path / "ages.py").write_text(function)
-    (tmp_path / "ages.yaml").write_text(manifest)
-    (tmp_path / "people.csv").write_text("name,born\nAda,1815\n")
+def test_the_job_of_the_readme_writes_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "README.md").read_text().split("## A job of your own")[1].split("\n## ")[0]
+    for language, name in (("python", "ages.py"), ("yaml", "ages.yaml")):
+        (block,) = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+        (tmp_path / name).write_text(block)
+    indented = re.findall(r"((?:^    .*\n)+)", page, re.MULTILINE)
+    people, rows = (textwrap.dedent(block) for block in (indented[1], indented[-1]))
+    (tmp_path / "people.csv").write_text(people)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "ages", raising=False)
-    names: dict[str, Any] = {}
-    exec(compile(test, "README.md", "exec", dont_inherit=True), names)
-    names["test_ages"]()
-    assert '{"name":"Ada","age":198}' in "".join(
-        each.read_text().replace(" ", "") for each in (tmp_path / "out").iterdir() if each.is_file()
-    )
+    job = api.parse_manifest((tmp_path / "ages.yaml").read_text(), "ages.yaml")
+    with with_test_env(3, modules=["ages"]) as env:
+        assert env.run(job).state == "completed"
+    written = [each.read_text() for each in (tmp_path / "out").iterdir() if each.is_file()]
+    assert sorted("".join(written).splitlines()) == sorted(rows.splitlines())
     monkeypatch.delitem(sys.modules, "ages")
 
 

@@ -12,16 +12,19 @@ import pytest
 from onyx.builder import Job
 from onyx.model.parsing.job import parse_manifest
 
-README = Path(__file__).parents[3] / "README.md"
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_first_job_is_the_same_in_yaml_and_in_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = README.read_text().split("## A job of your own")[1].split("\n## ")[0]
-    function, program = re.findall(r"```python\n(.*?)```", first, re.DOTALL)
+    first = (ROOT / "README.md").read_text().split("## A job of your own")[1].split("\n## ")[0]
+    (function,) = re.findall(r"```python\n(.*?)```", first, re.DOTALL)
+    guide = (ROOT / "docs/guide/builder.md").read_text()
+    program = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[0]
+    assert function in program
     (manifest,) = re.findall(r"```yaml\n(.*?)```", first, re.DOTALL)
-    (tmp_path / "ages.py").write_text(f"{function}\n{program}")
+    (tmp_path / "ages.py").write_text(program)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "ages", raising=False)
     job = importlib.import_module("ages").job
