@@ -291,6 +291,39 @@ _WINDOWS = Row(
     ],
 )
 
+_STATE = Row(
+    "State, joins, and what did not go on",
+    [
+        _by_task(
+            "State left to take over",
+            f"sum by (task) (onyx_state_recovery_size_bytes{{{TASK}}})"
+            f" - sum by (task) (onyx_state_recovery_read_bytes{{{TASK}}})",
+            "Read by peers before their task goes on, after a new allocation.",
+            unit="bytes",
+            width=8,
+        ),
+        _by_task(
+            "Join misses",
+            _rate("onyx_task_join_misses_total"),
+            "Segments per second without a row in the table that the task joins.",
+            unit="cps",
+            width=8,
+        ),
+        lines(
+            "Segments that went elsewhere",
+            [
+                Query(_rate("onyx_task_dead_letters_total"), "dead letters, {{task}}"),
+                Query(_rate("onyx_task_unmatched_segments_total"), "unmatched, {{task}}"),
+                Query(_rate("onyx_task_failed_request_segments_total"), "answered, {{task}}"),
+            ],
+            "Per second: to dead letters, nowhere because no flow condition holds, or into the "
+            "answer to their request because they failed for good.",
+            unit="cps",
+            width=8,
+        ),
+    ],
+)
+
 _SPARK = Row(
     "Spark stages",
     [
@@ -371,6 +404,7 @@ DASHBOARD = Dashboard(
         _SOURCES,
         _ACKERS,
         _WINDOWS,
+        _STATE,
         _SPARK,
     ],
 )

@@ -24,6 +24,7 @@ from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, settings
 from tests.support.generated import promql
 from tests.support.generated.chart import ROOT
+from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.ports import free_port
 
@@ -38,13 +39,18 @@ pytestmark = [
     pytest.mark.slow,  # until all has been scraped
     INSTALLED,
 ]
-WORKERS, PEERS = 2, 5
+WORKERS, PEERS = 2, 7
+"""Whichever job comes first, the busy one has a peer on either worker, which it needs."""
 LINES = 500_000
 """Of a file that is longer than the test."""
 KNOWN = 10
 """Of these lines, those that are in the table."""
 API = "onyx.dev/v1alpha1"
-SLOW = {"name": "slow", "type": "function", "fn": "busy_job:slow", "batchSize": 200}
+SLOW = {
+    "name": "slow", "type": "function", "fn": "busy_job:slow", "batchSize": 200,
+    "requiredTags": ["w1"],
+}  # fmt: skip
+"""All on one worker: where they run, they leave no time to the input that is to be quick."""
 NOWHERE = {"name": "nowhere", "type": "output", "plugin": "blackhole", "batchSize": 200}
 RETRY = {
     "from": "slow",
@@ -78,7 +84,7 @@ def specs(lines: Path, table: Path) -> dict[str, dict[str, Any]]:
             "workflow": [["numbers", "slow"], ["slow", "nowhere"]],
             "catalog": [
                 {**numbers(100_000_000), "requiredTags": ["w0"]},
-                {**SLOW, "requiredTags": ["w1"]},
+                SLOW,
                 {**NOWHERE, "deduplicate": False},
             ],
             "windows": [
@@ -191,7 +197,9 @@ def prometheus(
         url = f"http://127.0.0.1:{cluster.settings.http.port}/jobs/asked/requests"
         with Prometheus(folder, targets, promql.RULES) as running, asking(url):
             for metric in sorted(MOVING):
-                running.until(lambda m=metric: running.query(f"sum(rate({m}[4s])) > 0"), metric)
+                running.until(
+                    lambda m=metric: running.query(f"sum(rate({m}[4s])) > 0"), metric, WAIT_S
+                )
             yield running
 
 
