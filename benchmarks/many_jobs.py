@@ -29,7 +29,7 @@ from onyx.client.connection import connect
 from onyx.log.server.environment import shutdown_env, start_env
 from onyx.replica.state import Replica
 from onyx.rights import of_its_author
-from onyx.settings import Settings
+from onyx.settings import Settings, ZooKeeperServerSettings
 
 PROCESSES = 3
 GOAL_RUN_S = 60.0
@@ -152,7 +152,8 @@ def measure(options: argparse.Namespace) -> Measured:
     jobs, peers = options.jobs, options.peers
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
         folder = Path(name)
-        env = start_env(of_its_author(Settings()), folder / "zookeeper")
+        server = ZooKeeperServerSettings(data_dir=str(folder / "zookeeper"))
+        env = start_env(of_its_author(Settings(zookeeper_server=server)))
         try:
             settings = env.settings
             with workers(folder, settings, peers), connect(settings) as client:

@@ -41,7 +41,7 @@ from onyx.replica import canonical
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.rights import of_its_author
-from onyx.settings import Settings
+from onyx.settings import Settings, ZooKeeperServerSettings
 
 WORKERS, PEERS = 2, 10
 AT_ONCE = 5
@@ -258,7 +258,8 @@ def measure(options: argparse.Namespace) -> Measured:
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         (folder / "soak_tasks.py").write_text(TASKS)
-        env = start_env(of_its_author(Settings()), folder / "zookeeper")
+        server = ZooKeeperServerSettings(data_dir=str(folder / "zookeeper"))
+        env = start_env(of_its_author(Settings(zookeeper_server=server)))
         stack.callback(shutdown_env, env)
         client = stack.enter_context(connect(env.settings))
         soak = Soak(folder, env.settings, client, options.jobs)

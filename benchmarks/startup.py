@@ -53,8 +53,8 @@ worker.stop(); mark()
 api.shutdown_env(env); mark()
 print(json.dumps([b - a for a, b in zip(marks, marks[1:])]))
 """
-NAMES = ("imports", "ZooKeeper", "join", "client", "job", "client ends", "worker leaves",
-         "ZooKeeper ends")  # fmt: skip
+NAMES = ("imports", "log", "join", "client", "job", "client ends", "worker leaves",
+         "log ends")  # fmt: skip
 
 
 def total_s(folder: Path, processes: int) -> float:

@@ -126,7 +126,7 @@ def measure(options: argparse.Namespace) -> Measured:
                     found.setdefault((count, forks), []).append(each)
                     print(count, "forked" if forks else "executed", *map("{:.2f}".format, each))
         finally:
-            env.server.kill()
+            api.shutdown_env(env)
     figures = []
     for count in counts:
         executed, forked = _middle(found[count, False]), _middle(found[count, True])

@@ -152,7 +152,7 @@ def environments_share_a_server(request: pytest.FixtureRequest) -> Iterator[None
     """`with_test_env` begins with a server of its own, for a second of CPU. Here it begins with a
     tenancy of its own; the tests of new projects have the real one."""
 
-    def start_env(settings: Settings, folder: Path | None) -> api.Env:
+    def start_env(settings: Settings, folder: Path | None, **_: object) -> api.Env:
         server: ZooKeeperServer = request.getfixturevalue("zookeeper")
         url = settings.state.url or str(folder and folder / "state")
         shared = replace(

@@ -1,6 +1,6 @@
 """All jobs, from nothing to checked results and a picture: `make demo`.
 
-Prepares the data set, runs the jobs with four worker processes and an embedded ZooKeeper, and
+Prepares the data set, runs the jobs with four worker processes and a log in a folder, and
 checks what was written against pandas. Then Spark runs two of the files from end to end (it can
 run all of them), and what it wrote is checked in the same way. Kill workers while jobs run
 (`kill -9`): it stays right.

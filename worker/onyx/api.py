@@ -1,6 +1,6 @@
 """The Core API, with the names of the user guide: all that a user's program needs is here.
 
-    env = start_env(settings)                        # an embedded ZooKeeper, for tests and laptops
+    env = start_env(settings)                        # a log in a folder, for tests and laptops
     group = start_peer_group(settings)               # join the cluster
     peers = start_peers(4, group)                    # offer four virtual peers
     job = submit_job(settings, parse_manifest(text, "job.yaml"))

@@ -65,7 +65,8 @@ class ZooKeeperSettings(msgspec.Struct, frozen=True):
 
 
 class ZooKeeperServerSettings(msgspec.Struct, frozen=True):
-    """A ZooKeeper server that `onyx zookeeper` or `start_env` runs; clients do not read these."""
+    """A ZooKeeper server that `onyx zookeeper` runs, and `start_env` if any of these is set; for
+    clients they have no meaning."""
 
     data_dir: str = ""
     """Folder for the data, on a disk that survives the server; empty means `.onyx/zookeeper`, for

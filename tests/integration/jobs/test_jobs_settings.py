@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest
 from tests.support.servers.ports import free_port
 
@@ -75,6 +76,20 @@ def test_an_environment_of_ones_own_has_the_port_and_folder_of_its_settings(
             assert client.replica().jobs == ()
     finally:
         api.shutdown_env(env)
+
+
+def test_an_environment_of_ones_own_is_a_log_in_a_folder(tmp_path: Path) -> None:
+    env = api.start_env(Settings(), tmp_path / "log")
+    try:
+        assert env.settings.log.folder == str(tmp_path / "log")
+        assert env.settings.state.url == str(tmp_path / "log" / "state")
+        with api.connect(env.settings) as client:
+            assert client.replica().jobs == ()
+    finally:
+        api.shutdown_env(env)
+    hasty = replace(env.settings.zookeeper, connect_timeout_s=0.1)
+    with pytest.raises(Unavailable, match="onyx log-server"):
+        api.connect(replace(env.settings, zookeeper=hasty))
 
 
 def test_an_environment_starts_no_ensemble() -> None:

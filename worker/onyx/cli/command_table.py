@@ -17,7 +17,7 @@ from onyx.processes.ends import ExitCode
 
 COMMANDS: Mapping[str, str] = {
     "init": "Write a job or a plugin to begin with, with tests.",
-    "run": "Run a job on this machine: ZooKeeper, workers and all.",
+    "run": "Run a job on this machine: log, workers and all.",
     "validate": "Check a file; prints every problem with its key path.",
     "plan": "Print how Spark would run a job.",
     "submit": "Submit a job to a running cluster and print its id.",

@@ -1,4 +1,4 @@
-"""One job on a cluster of its own on this machine: ZooKeeper and worker processes for the time of a
+"""One job on a cluster of its own on this machine: a log and worker processes for the time of a
 block, with how many peers, with which settings.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -18,23 +18,22 @@ from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.following import follow
 from onyx.cli.functions import check_functions, named_modules
 from onyx.cli.job_file import read_job
-from onyx.cli.local_server import TENANCY, local_server
+from onyx.cli.local_server import TENANCY, local_log
 from onyx.cli.options import EngineChoice
 from onyx.cli.progress import JobProgress
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.client.statuses import JobStatus
 from onyx.errors import UserError
-from onyx.log.server.environment import env_of
-from onyx.log.server.process import ZooKeeperServer
+from onyx.log.opening import led_to
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import takes_requests
-from onyx.processes.child import worker_launcher
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import Supervisor, dealt
 from onyx.processes.surroundings import configure_logs, import_from, is_set, settings
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
+from onyx.telemetry.logs import follow_settings
 
 if TYPE_CHECKING:
     from onyx.console.serve import ConsoleOptions
@@ -124,8 +123,7 @@ def run_here(
     peers: list[int],
     as_json: bool = False,
     timeout_s: float | None = None,
-    launcher: Launcher | None = None,
-    server: ZooKeeperServer | None = None,
+    begun: tuple[Settings, Launcher] | None = None,
     console: ConsoleOptions | None = None,
 ) -> tuple[JobStatus, JobProgress]:
     """Run a job to its end, with progress meanwhile, and say what became of it.
@@ -136,11 +134,10 @@ def run_here(
         peers: of each process.
         as_json: whether what became of it is printed for programs.
         timeout_s: after so long it is given up; never, if None.
-        launcher: what starts the workers; one for this run, if None.
-        server: the ZooKeeper; one for this run, if None.
+        begun: what has begun already, as of `local_cluster`.
         console: of pages about it; None: there are none.
     """
-    with local_cluster(found, peers, launcher, server) as (client, workers, there):
+    with local_cluster(found, peers, begun) as (client, workers, there):
         ways = ways_in(job, there, workers.http_port)
         for each in client.replica().jobs:  # in a log that is kept, of a run that was killed
             client.kill(each)
@@ -167,30 +164,26 @@ def _shown(client: Client, there: Settings, options: ConsoleOptions | None) -> I
 def local_cluster(
     found: Settings,
     peers: list[int],
-    launcher: Launcher | None = None,
-    server: ZooKeeperServer | None = None,
+    begun: tuple[Settings, Launcher] | None = None,
 ) -> Iterator[tuple[Client, Supervisor, Settings]]:
-    """ZooKeeper and workers, and what leads to them; all gone at the end.
+    """A log and workers, and what leads to them; all gone at the end.
 
     Args:
         found: settings of all.
         peers: of each worker process.
-        launcher: what starts the workers, which belongs to the caller; one for this cluster, if
-            None.
-        server: a ZooKeeper in the same way (`local_server`).
+        begun: a log and what starts workers (`local_log`), which belong to the caller; those of
+            this cluster, if None.
     """
     with ExitStack() as stack:
-        if launcher is None:  # beside the start of ZooKeeper it imports what workers need
-            launcher = stack.enter_context(closing(worker_launcher(found)))
-        if server is None:
-            server = stack.enter_context(local_server(found))
-        env = env_of(server, found)
-        workers = Supervisor(env.settings, peers, launcher)
+        log, launcher = begun or stack.enter_context(local_log(found))
+        there = led_to(found, Path(log.log.folder))
+        follow_settings(there.telemetry)
+        workers = Supervisor(there, peers, launcher)
         patience_s = None
         try:
             workers.start()
-            with connect(env.settings) as client:
-                yield client, workers, env.settings
+            with connect(there) as client:
+                yield client, workers, there
         except BaseException:
             patience_s = INTERRUPTED_PATIENCE_S
             raise
@@ -209,7 +202,7 @@ def ways_in(job: Job, settings: Settings, http_port: int | None) -> str:
 
 def _way_in(job: Job, entry: CatalogEntry, settings: Settings, http_port: int | None) -> str:
     if entry.plugin != HTTP or http_port is None:
-        there = f"--zookeeper {settings.zookeeper.address} --tenancy {settings.tenancy_id}"
+        there = f"--log {settings.log.folder} --tenancy {settings.tenancy_id}"
         secret = " --token-file FILE" if entry.options.keys() & TOKEN_OPTIONS else ""
         return f"onyx append {job.name} {entry.name} {there}{secret}"
     url = f"http://127.0.0.1:{http_port}/jobs/{quote(job.name, '')}/{quote(entry.name, '')}"

@@ -1,28 +1,29 @@
-"""The ZooKeeper of a cluster on this machine, for the time of a block.
+"""The log of a cluster on this machine, for the time of a block.
 
-Apart from `local_run`, because `onyx run` launches it before it imports the rest of itself and
-checks the job: it starts meanwhile. If the job is refused, it has run for nothing.
+Apart from `local_run`, because `onyx run` begins with it, before it imports the rest of itself and
+checks the job: what forks the workers imports meanwhile. It is begun before the log is served: no
+process is forked that has threads.
 
-Its log goes with it, unless a folder is named: then it stays there for `onyx console`, and for the
+The log goes with it, unless a folder is named: then it stays there for `onyx console`, and for the
 next run, which goes on in it.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 from onyx.cli.command_line import Option
-from onyx.errors import OnyxError, SettingsError, UserError
-from onyx.log.server.data_folder import Holding, read_holding
-from onyx.log.server.environment import env_of, server_for
-from onyx.log.server.process import PRIVATE_FOLDER, ZooKeeperServer
+from onyx.errors import SettingsError, UserError
+from onyx.log.local.server import LocalLogServer
+from onyx.log.local.store import ENDING
+from onyx.log.opening import led_to
+from onyx.processes.child import worker_launcher
+from onyx.processes.forking import Launcher
 from onyx.processes.surroundings import settings
 from onyx.settings import Settings
 
@@ -37,26 +38,28 @@ KeptOption = Annotated[
 
 
 @contextmanager
-def local_server(found: Settings, keep: Path | None = None) -> Iterator[ZooKeeperServer]:
-    """A server in a folder of its own, both gone at the end. It is launched and may not serve yet:
-    whoever waits for it (`environment.env_of`) hears why it does not.
+def local_log(
+    found: Settings, keep: Path | None = None, shared: Sequence[str] | None = None
+) -> Iterator[tuple[Settings, Launcher]]:
+    """A log in a folder of its own, both gone at the end: what leads to it, and what starts workers
+    that use it.
 
     Args:
-        keep: where its log stays; nowhere, if None.
+        found: what else holds.
+        keep: where it stays; nowhere, if None.
+        shared: as of `Launcher`.
 
     Raises:
-        SettingsError: a setting is wrong, they are of an ensemble, or the folder is in use.
+        SettingsError: the folder is in use, or cannot be made.
     """
-    if keep is not None:
-        with _alone_in(keep), _launched(found, keep) as server:
-            yield server
-        return
-    folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
-    try:
-        with _launched(found, folder) as server:
-            yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="onyx-run-")) if keep is None else keep
+        if keep is None:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        led = led_to(found, folder)
+        launcher = stack.enter_context(closing(worker_launcher(led, shared)))
+        stack.enter_context(LocalLogServer(folder, kept=keep is not None))
+        yield led, launcher
 
 
 @contextmanager
@@ -67,7 +70,7 @@ def log_of(
 
     Raises:
         UserError: nothing is kept there.
-        SettingsError: as `local_server`, or somebody wants both.
+        SettingsError: the folder is in use, or somebody wants both.
     """
     found = settings(zookeeper, tenancy or (TENANCY if kept else None), log_folder=log_folder)
     if kept is None:
@@ -77,52 +80,10 @@ def log_of(
         raise SettingsError(
             "give --kept, --log or --zookeeper: a kept log is served by this command"
         )
-    with kept_server(found, kept) as server:
-        yield env_of(server, found).settings
-
-
-@contextmanager
-def kept_server(found: Settings, folder: Path) -> Iterator[ZooKeeperServer]:
-    """A server of a log that is kept there.
-
-    Raises:
-        UserError: there is none.
-        SettingsError: as `local_server`.
-    """
-    if not folder.is_dir() or read_holding(folder) is Holding.NOTHING:
+    if not (kept / f"{found.tenancy_id}{ENDING}").is_file():
         raise UserError(
-            f"{folder} has no log: `onyx run --keep {folder}` leaves one there when it runs a job"
+            f"{kept} has no log of {found.tenancy_id}: `onyx run --keep {kept}` leaves one there "
+            "when it runs a job"
         )
-    with local_server(found, folder) as server:
-        yield server
-
-
-@contextmanager
-def _launched(found: Settings, folder: Path) -> Iterator[ZooKeeperServer]:
-    server = server_for(found, folder)
-    try:
-        with suppress(OnyxError):
-            server.launch()
-        yield server
-    finally:
-        # What it has written is safe without an orderly end, which would only take time.
-        server.discard()
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Nobody else has a server there: two in one folder would write over each other's log."""
-    try:
-        folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise SettingsError(f"no log can be kept in {folder}: {error.strerror}") from error
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise SettingsError(
-            f"the log in {folder} is in use: end that `onyx run` or `onyx console` first"
-        ) from error
-    finally:
-        os.close(held)
+    with LocalLogServer(kept):
+        yield led_to(found, kept)

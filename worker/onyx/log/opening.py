@@ -7,7 +7,10 @@ Only what is used is imported: without ZooKeeper its client is not loaded.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from onyx.base.on_demand import OnDemand
 from onyx.ids import GroupId
@@ -49,3 +52,10 @@ def group_logs(settings: Settings) -> LogFactory:
         return lambda group, identity: _LOCAL_GROUP.load()(settings, group, identity)
     certificates = _CERTIFICATES.load()(settings.zookeeper)
     return lambda group, identity: _ZOOKEEPER_GROUP.load()(settings, group, identity, certificates)
+
+
+def led_to(settings: Settings, folder: Path) -> Settings:
+    """The settings that lead to the log in a folder; state is beside it, unless they say where."""
+    where = folder.absolute()
+    state = replace(settings.state, url=settings.state.url or str(where / "state"))
+    return replace(settings, log=replace(settings.log, folder=str(where)), state=state)

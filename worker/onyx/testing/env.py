@@ -3,7 +3,7 @@
     with with_test_env(4, modules=["my_package.tasks"]) as env:
         assert env.run(manifest)
 
-Real ZooKeeper, real log, real peers: in one process, this one, so that breakpoints and what a test
+Real log, real peers: in one process, this one, so that breakpoints and what a test
 replaces hold for functions too; or in worker processes, as on a cluster, which may be killed.
 Started once for several tests it costs about a second.
 """
@@ -76,7 +76,7 @@ def with_test_env(
     metrics: api.GroupMetrics | None = None,
     processes: int = 0,
 ) -> Iterator[TestEnv]:
-    """Start ZooKeeper and so many virtual peers; stop them when the block ends.
+    """Start a log and so many virtual peers; stop them when the block ends.
 
     Args:
         peers: virtual peers.
@@ -95,7 +95,8 @@ def with_test_env(
         named = tuple(dict.fromkeys((*chosen.modules, *modules)))
         # Whoever writes a test writes the code too.
         chosen = of_its_author(replace(chosen, modules=named))
-        env = api.start_env(chosen, None if chosen.zookeeper_server.data_dir else folder)
+        where = None if chosen.zookeeper_server.data_dir else folder
+        env = api.start_env(chosen, where, durable=False)
         stack.callback(api.shutdown_env, env)
         if processes:
             workers = Supervisor(env.settings, dealt(peers, processes), _launcher())

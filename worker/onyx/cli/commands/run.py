@@ -1,6 +1,6 @@
 """`onyx run`: a whole cluster for one job on this machine, from start to end.
 
-An embedded ZooKeeper in a temporary folder, worker processes, the job; its progress while it runs
+A log in a temporary folder, worker processes, the job; its progress while it runs
 and what became of it. The functions that the job names are the user's own on the user's own
 machine, so unless `--modules` narrows it, exactly the modules named in the job file are loaded, and
 they are looked for beside it.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -18,15 +17,14 @@ from msgspec import Meta
 
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.local_server import local_server
+from onyx.cli.local_server import local_log
 from onyx.cli.options import EngineOption, JsonOption, ModulesOption
 from onyx.errors import OnyxError
-from onyx.processes.child import worker_launcher
 from onyx.processes.surroundings import settings
 
 local_run = ModuleOnDemand("onyx.cli.local_run")
 serve = ModuleOnDemand("onyx.console.serve", extra="console")
-SHARED = ("onyx.client.connection",)
+SHARED = ("onyx.client.connection", "onyx.log.local.log")
 """What this command and workers need: clients of the log, the model of jobs, the replica."""
 DeadLettersOption = Annotated[
     int | None,
@@ -76,7 +74,7 @@ def run(
     keep: KeepOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a job on this machine: ZooKeeper, workers and all.
+    """Run a job on this machine: log, workers and all.
 
     Ends when the job has ended: 0 when it completed, 1 when it failed, 2 when it is not valid. The
     modules that the job names are looked for beside the job file and in the current folder. At the
@@ -85,13 +83,13 @@ def run(
     signal.signal(signal.SIGTERM, _interrupt)
     given = settings()
     options = serve.ConsoleOptions(port=0) if console else None
-    # While this process imports the rest of itself and checks the job, ZooKeeper starts, and what
-    # forks the workers imports what they need besides.
-    with local_server(given, keep) as server, closing(worker_launcher(given, SHARED)) as launcher:
+    # While this process imports the rest of itself and checks the job, what forks the workers
+    # imports what they need besides.
+    with local_log(given, keep, SHARED) as (there, launcher):
         job, found = local_run.checked(file, modules, engine, log_level)
         dealt = local_run.peers_of_processes(job, peers, processes)
         status, progress = local_run.run_here(
-            job, found, dealt, as_json, timeout, launcher, server, options
+            job, found, dealt, as_json, timeout, (there, launcher), options
         )
     if status.state != "completed":
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""A development environment: a ZooKeeper server of one's own, for tests and laptops.
+"""A development environment: a log of one's own, for tests and laptops.
 
 Apart from `api`, because `onyx run` needs no more of that: its peers are other processes.
 """
@@ -12,37 +12,49 @@ import msgspec
 from msgspec.structs import replace
 
 from onyx.errors import SettingsError
+from onyx.log.local.server import LocalLogServer
+from onyx.log.opening import led_to
 from onyx.log.server.process import ZooKeeperServer
-from onyx.settings import Settings, TlsSettings
+from onyx.settings import Settings, TlsSettings, ZooKeeperServerSettings
 from onyx.telemetry.logs import follow_settings
 
 
 class Env(msgspec.Struct, frozen=True):
-    """A development environment: an embedded ZooKeeper and the settings that lead to it."""
+    """A development environment: a log of its own and the settings that lead to it."""
 
     settings: Settings
-    server: ZooKeeperServer
+    server: LocalLogServer | ZooKeeperServer
 
 
-def start_env(settings: Settings | None = None, data_dir: Path | None = None) -> Env:
-    """Start a ZooKeeper server of one's own, as `zookeeper_server` of the settings says.
+def start_env(
+    settings: Settings | None = None, data_dir: Path | None = None, durable: bool = True
+) -> Env:
+    """Start a log of one's own, in a folder of this machine; in a ZooKeeper of one's own, if
+    `zookeeper_server` of the settings says anything.
 
     Args:
-        settings: what else holds; the address of the server is put into those of the result, and a
+        settings: what else holds; what leads to the log is put into those of the result, and a
             place for the state of windows beside its data, unless they say where.
-        data_dir: where it keeps its data, instead of the folder that the settings name; without
-            either in a temporary one.
+        data_dir: where it keeps its data; without it, and if the settings name no folder, in a
+            temporary one.
+        durable: whether the log outlives the machine, and not only its processes.
 
     Raises:
-        SettingsError: a setting is wrong, or they are of an ensemble.
+        SettingsError: a setting is wrong, they are of an ensemble, or the folder is in use.
         Unavailable: the server did not come up.
     """
     settings = settings or Settings()
-    return env_of(server_for(settings, data_dir), settings)
+    if settings.zookeeper_server != ZooKeeperServerSettings():
+        return env_of(server_for(settings, data_dir), settings)
+    follow_settings(settings.telemetry)
+    folder = data_dir or Path(tempfile.mkdtemp(prefix="onyx-log-"))
+    server = LocalLogServer(folder, durable)
+    server.start()
+    return Env(led_to(settings, folder), server)
 
 
 def server_for(settings: Settings, data_dir: Path | None = None) -> ZooKeeperServer:
-    """The server that `start_env` starts. Arguments as there.
+    """The ZooKeeper that `start_env` starts. Arguments as there.
 
     Raises:
         SettingsError: a setting is wrong, or they are of an ensemble.
@@ -70,14 +82,15 @@ def env_of(server: ZooKeeperServer, settings: Settings) -> Env:
     follow_settings(settings.telemetry)
     server.start()
     zookeeper = replace(settings.zookeeper, address=server.address)
+    log = replace(settings.log, folder="")
     if settings.zookeeper_server.tls == TlsSettings():
         # Those of `zookeeper` are for a server elsewhere; this one listens on loopback only.
         zookeeper = replace(zookeeper, tls=TlsSettings())
     url = settings.state.url or str((server.data_dir / "state").absolute())
     state = replace(settings.state, url=url)
-    return Env(replace(settings, zookeeper=zookeeper, state=state), server)
+    return Env(replace(settings, zookeeper=zookeeper, log=log, state=state), server)
 
 
 def shutdown_env(env: Env) -> None:
-    """Stop the ZooKeeper server of `start_env`; its data stays."""
+    """Stop the server of `start_env`; its data stays."""
     env.server.stop()
