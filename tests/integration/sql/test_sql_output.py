@@ -122,6 +122,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
         ("TIME", "12:30:00", "12:30:00.000000", "12:30:00"),
         ("JSON", {"a": [1, None]}, '{"a": [1, null]}', '{"a": [1, null]}'),
         ("JSON", None, None, None),
+        ("JSON", {"at": NOON, "b": b"\0"}, *['{"at": "2026-03-01T12:00:00Z", "b": "AA=="}'] * 2),
     ],
 )
 def test_values_arrive_as_the_column_has_them(
@@ -182,7 +183,7 @@ def test_types_of_postgresql(
         ("TIMESTAMP", 1_700_000_000, "holds an int"),
         ("TIMESTAMP", "soon", r"holds a str in another form \(ISO 8601 is understood\)"),
         ("DATE", "1.3.2026", "holds a str in another form"),
-        ("JSON", {"at": NOON}, "holds something that JSON cannot say"),
+        ("JSON", {"at": float("nan")}, "holds something that JSON cannot say"),
     ],
 )
 def test_a_value_that_does_not_fit_is_told_with_its_key_and_column_and_not_shown(

@@ -6,7 +6,7 @@ import errno
 import gzip
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -20,75 +20,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.clocks import ManualClock
 from tests.support.failing_files import failing_files
+from tests.support.jobs.redrive_cluster import TARGET, Died, FakeCluster, letter
 
-from onyx.client.appender import NotTaken, RequestFailed
+from onyx.client.appender import NotTaken
 from onyx.client.redrive.letters import LetterChoice, LetterFolder, WrittenLetter, moment_ms
 from onyx.client.redrive.marks import Claim, Known, RedriveMarks, packed
 from onyx.client.redrive.redrive import Limits, Redrive, RedriveSummary, Target
 from onyx.errors import OnyxError, StateError, Unavailable, UserError
 from onyx.flow.dead_letters import dead_letter, described
-from onyx.flow.segment import Segment
 from onyx.ledger.outcomes import Outcomes
-from onyx.requests.request import Answer, Commit, HeldRequest, Status
-
-TARGET = Target("job-2", "again", frozenset({"job-1", "job-2"}))
-INVALID = Answer(Status.INVALID, "request 0 is not held")
-
-
-class Died(Exception):
-    """The process that redrives has ended."""
-
-
-class FakeCluster:
-    """Holds and commits as workers do; dies before or behind the n-th call."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, list[Segment]] = {}
-        self.taken: dict[str, list[Segment]] = {}
-        self.calls = 0
-        self.dies: Callable[[int], bool] = lambda _: False
-        self.outcomes = Outcomes()
-        self.before: Callable[[], None] = lambda: None
-        self.too_late = False
-
-    def __call__(self, task: str) -> FakeCluster:
-        assert task == "again"
-        return self
-
-    def hold(self, segments: list[Segment], held: HeldRequest, timeout_s: float) -> Answer:
-        self._call()
-        before = self.held.setdefault(held.batch.write, segments)
-        assert before == segments, "a request has one content"
-        self._call()
-        return Answer(Status.JOURNALLED)
-
-    def commit(self, commit: Commit, ack: str, timeout_s: float) -> Answer:
-        self._call()
-        write = commit.batch.write
-        if write not in self.taken:
-            if write not in self.held or self.too_late:
-                raise NotTaken(INVALID)
-            self.taken[write] = self.held.pop(write)
-        self._call()
-        if self.outcomes.final_failures:
-            raise RequestFailed(Answer(Status.FAILED, outcomes=self.outcomes))
-        return Answer(Status.PROCESSED, outcomes=self.outcomes)
-
-    def _call(self) -> None:
-        self.calls += 1
-        if self.dies(self.calls):
-            raise Died
-        self.before()
-
-    @property
-    def numbers(self) -> list[int]:
-        return sorted(each["n"] for segments in self.taken.values() for each in segments)
-
-
-def letter(n: Any, task: str = "work", job: str = "job-1", **more: Any) -> dict[str, Any]:
-    error = described(ValueError(f"odd {n}"), "shop.py, line 3")
-    made = dead_letter(job, task, {"n": n}, error, 1, 1_000_000, more.pop("id", f"id-{n}"))
-    return made | more
+from onyx.requests.request import Answer, Commit, Status
 
 
 def lines(letters: Sequence[Any]) -> bytes:

@@ -31,7 +31,8 @@ from onyx.client.appender import Appender
 from onyx.client.appending import addresses_of
 from onyx.client.client import Client
 from onyx.client.connection import connect
-from onyx.client.redrive.letters import LetterChoice, LetterFolder, moment_ms
+from onyx.client.redrive.elsewhere import place_of_output
+from onyx.client.redrive.letters import LetterChoice, LetterFolder, LetterPlace, moment_ms
 from onyx.client.redrive.marks import RedriveMarks
 from onyx.client.redrive.redrive import CUT, ROUNDS_MAX, Limits, Redrive, RedriveSummary, Target
 from onyx.client.redrive.ways import place_of_letters, way_in
@@ -153,7 +154,8 @@ def redrive(
     way = _Way(letters, into, marks, Level(ack), timeout)
     with connect(found) as client:
         if history:
-            _, kept = _place(client.job(client.named(job)), choice, way, found)
+            place, kept = _place(client.job(client.named(job)), choice, way, found)
+            place.close()
             _print_history(kept, as_json)
         else:
             limits = Limits(first, tries_max, again)
@@ -181,19 +183,19 @@ def _redrive(
     as_json: bool,
 ) -> None:
     job_id, job, versions = _running(client, text, must_run=not dry_run)
-    folder, marks = _place(job, choice, way, found)
+    place, marks = _place(job, choice, way, found)
     entry = way_in(job, choice.task, way.into)
     if way.letters is None:
         choice = replace(choice, jobs=versions)
     target, by = _target(job, entry, job_id, versions, way), user_of_process()
-    doing = Redrive(folder, marks, choice, limits, target, SystemClock(), by)
+    doing = Redrive(place, marks, choice, limits, target, SystemClock(), by)
     if dry_run:
         summary = doing.preview()
     else:
         with _senders(client, found, job_id) as senders:
             summary = doing.run(senders, _progress() if sys.stderr.isatty() else _nothing)
         audit(by, "redrive", job_id, found.tenancy_id, letters=summary.redriven)
-    about = {"job": job.name, "task": choice.task, "into": entry.name, "from": str(folder)}
+    about = {"job": job.name, "task": choice.task, "into": entry.name, "from": str(place)}
     _print(summary, about, dry_run, as_json)
     if summary.outcomes["failed"] or summary.outcomes["given_up"]:
         raise UserError(f"segments have failed, and no letter has them: {summary.first_error}")
@@ -201,11 +203,23 @@ def _redrive(
 
 def _place(
     job: Job, choice: LetterChoice, way: _Way, found: Settings
-) -> tuple[LetterFolder, RedriveMarks]:
-    place = place_of_letters(job, choice.task) if way.letters is None else way.letters
-    folder = LetterFolder(absolute(place, found.data_dir))
-    at = folder.at if way.marks is None else location_of(absolute(way.marks, found.data_dir))
-    return folder, RedriveMarks(at)
+) -> tuple[LetterPlace, RedriveMarks]:
+    for option, given in (("--from", way.letters), ("--marks", way.marks)):
+        if given is not None and not given.strip():
+            raise UserError(f"{option} is empty: name a folder or a bucket, or leave it out")
+    where = place_of_letters(job, choice.task) if way.letters is None else way.letters
+    place: LetterPlace
+    if isinstance(where, str):
+        place = LetterFolder(absolute(where, found.data_dir))
+    else:
+        place = place_of_output(job, where, found.data_dir)
+    at = place.at if way.marks is None else location_of(absolute(way.marks, found.data_dir))
+    if at is None:
+        raise UserError(
+            f"beside letters in a {place} nothing can be kept: --marks names a folder or a bucket "
+            "for what went in, the same one for everybody and each time"
+        )
+    return place, RedriveMarks(at)
 
 
 def _running(client: Client, text: str, must_run: bool) -> tuple[JobId, Job, frozenset[str]]:
@@ -302,8 +316,8 @@ def _print(summary: RedriveSummary, about: dict[str, str], dry_run: bool, as_jso
         return
     verb = "would go" if dry_run else "went"
     print(
-        f"{summary.redriven:,} letters of {about['from']} {verb} into {about['into']} of job "
-        f"{about['job']}, for {about['task']}"
+        f"{summary.redriven:,} {'letter' if summary.redriven == 1 else 'letters'} of "
+        f"{about['from']} {verb} into {about['into']} of job {about['job']}, for {about['task']}"
     )
     for kind, count in summary.errors.most_common(SHOWN_MAX):
         print(f"  {count:>9,}  {_short(kind)}, as in {_short(summary.examples[kind])}")

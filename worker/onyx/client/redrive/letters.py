@@ -1,5 +1,5 @@
 """Dead letters as they lie in a folder or a bucket, read one by one: JSON lines and Parquet,
-whoever has written them.
+whoever has written them. Other places are in `elsewhere`.
 
 What is in such a folder is not trusted. A row that is no letter is counted and left, because a
 folder may hold other files; a part that cannot be read is an error with its name. Memory holds a
@@ -13,9 +13,9 @@ id has only its place. Numbers have 64 bits, as ids have.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -97,8 +97,37 @@ class StoredLetter(NamedTuple):
         return made
 
 
+class LetterPlace(Protocol):
+    """Where letters lie. `str` is its name for people."""
+
+    @property
+    def at(self) -> Location | None:
+        """Where marks are kept, if nobody says; None: somebody has to."""
+        ...
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a letter that was there is there for ever, unless somebody damages it."""
+        ...
+
+    def parts(self) -> list[str]:
+        """The names of all parts that there are now, in order. From then on `letters` gives what
+        there was now. Raises OnyxError: there is no such place, or it cannot be read."""
+        ...
+
+    def letters(self, part: str) -> Generator[StoredLetter | None, None, None]:
+        """The letters of a part; None for what is none. Raises OnyxError: it cannot be read."""
+        ...
+
+    def close(self) -> None:
+        """End connections."""
+        ...
+
+
 class LetterFolder:
     """The letters in a folder, in a bucket, or in one file."""
+
+    is_fixed = True
 
     def __init__(self, location: str) -> None:
         """Nothing is read yet. Raises UserError: the URL leads nowhere."""
@@ -131,7 +160,7 @@ class LetterFolder:
             return [self._file]
         return sorted(each for each in files if each[0] not in "._" and each.endswith(SUFFIXES))
 
-    def letters(self, part: str) -> Iterator[StoredLetter | None]:
+    def letters(self, part: str) -> Generator[StoredLetter | None, None, None]:
         """The letters of a part; None for a row that is none.
 
         Raises:
@@ -141,6 +170,9 @@ class LetterFolder:
         rows = _rows(path, self._files) if part.endswith(_PARQUET) else _lines(path, self._files)
         for row, (letter, size_bytes) in enumerate(rows):
             yield None if letter is None else StoredLetter(letter, part, row, size_bytes)
+
+    def close(self) -> None:
+        """Nothing is open between two letters that somebody looks at."""
 
 
 def _lines(path: str, files: InputFiles) -> Iterator[tuple[WrittenLetter | None, int]]:
@@ -175,19 +207,24 @@ def _rows(path: str, files: InputFiles) -> Iterator[tuple[WrittenLetter | None, 
     try:
         while (columns := rows.next(PARQUET_ROWS)) is not None:
             for each in shown_dicts(columns):
-                size_bytes = len(msgspec.json.encode(each, enc_hook=repr))
-                yield _converted(each, size_bytes), size_bytes
+                yield _converted(each)
     finally:
         rows.close()
 
 
-def _converted(row: dict[str, Any], size_bytes: int) -> WrittenLetter | None:
-    if size_bytes > LETTER_BYTES_MAX:
-        return None
+def stored(row: dict[str, Any], part: str, number: int) -> StoredLetter | None:
+    """A letter that was read as a segment; None: it is none."""
+    letter, size_bytes = _converted(row)
+    return None if letter is None else StoredLetter(letter, part, number, size_bytes)
+
+
+def _converted(row: dict[str, Any]) -> tuple[WrittenLetter | None, int]:
     try:
-        return msgspec.convert(row, WrittenLetter)
+        size_bytes = len(msgspec.json.encode(row, enc_hook=repr))
+        fits = size_bytes <= LETTER_BYTES_MAX
+        return (msgspec.convert(row, WrittenLetter) if fits else None), size_bytes
     except UNREADABLE:
-        return None
+        return None, 0
 
 
 def _number(*texts: str) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Protocol
 
 import msgspec
@@ -22,7 +23,7 @@ from msgspec import field
 
 from onyx.base.seams import Clock
 from onyx.client.appender import NotTaken, RequestFailed
-from onyx.client.redrive.letters import LetterChoice, LetterFolder, StoredLetter, WrittenLetter
+from onyx.client.redrive.letters import LetterChoice, LetterPlace, StoredLetter, WrittenLetter
 from onyx.client.redrive.marks import Claim, Done, Known, RedriveMarks, packed, unpacked
 from onyx.errors import SegmentError, UserError
 from onyx.flow.segment import Segment
@@ -136,7 +137,7 @@ class Redrive:
 
     def __init__(
         self,
-        folder: LetterFolder,
+        place: LetterPlace,
         marks: RedriveMarks,
         choice: LetterChoice,
         limits: Limits,
@@ -144,7 +145,7 @@ class Redrive:
         clock: Clock,
         by: str,
     ) -> None:
-        self._folder = folder
+        self._place = place
         self._marks = marks
         self._choice = choice
         self._limits = limits
@@ -157,12 +158,13 @@ class Redrive:
 
     def preview(self) -> RedriveSummary:
         """What `run` would do now."""
-        self._read_marks(None)
-        for lot in self._lots():
-            fresh = self._fresh(lot)
-            self._known.add(self._claim(fresh))
-            for each, _ in fresh:
-                self.summary.count(each.letter)
+        with closing(self._place):
+            self._read_marks(None)
+            for lot in self._lots():
+                fresh = self._fresh(lot)
+                self._known.add(self._claim(fresh))
+                for each, _ in fresh:
+                    self.summary.count(each.letter)
         return self.summary
 
     def run(
@@ -172,10 +174,11 @@ class Redrive:
     ) -> RedriveSummary:
         """Redrive; `senders` has the sender to an input. Raises what that and the stores do.
         Nothing is lost or doubled then: whoever calls this next goes on."""
-        self._read_marks(senders)
-        for lot in self._lots():
-            self._redrive(senders, lot)
-            progress(self.summary)
+        with closing(self._place):
+            self._read_marks(senders)
+            for lot in self._lots():
+                self._redrive(senders, lot)
+                progress(self.summary)
         return self.summary
 
     # --- marks of before ------------------------------------------------------------------------
@@ -230,16 +233,20 @@ class Redrive:
         """The segments of a claim, read again. Raises UserError: its letters are not there."""
         prints = iter(unpacked(claim.prints))
         for part, rows in claim.rows:
-            found = dict.fromkeys(rows, False)
-            for row, each in enumerate(self._folder.letters(part)):
-                if row in found and each is not None and each.print == next(prints):
-                    found[row] = True
-                    yield each.segment()
-            if not all(found.values()):
-                raise UserError(
-                    f"{part} has changed since {claim.by} wanted {len(rows):,} of its letters to "
-                    f"go into job {claim.job}: put the file back as it was"
-                )
+            wanted = dict(zip(rows, prints, strict=False))
+            found: dict[int, Segment] = {}
+            with closing(self._place.letters(part)) as letters:
+                for each in letters:
+                    if each is not None and wanted.get(each.row) == each.print:
+                        found[each.row] = each.segment()
+                        if len(found) == len(wanted):
+                            break
+            if len(found) < len(wanted):
+                what = f"{claim.by} wanted {len(rows):,} of its letters to go into job {claim.job}"
+                if self._place.is_fixed:
+                    raise UserError(f"{part} has changed since {what}: put the file back as it was")
+                raise TooLate(f"letters of {part} are gone since {what}")
+            yield from (found[row] for row in rows)
 
     # --- letters ----------------------------------------------------------------------------------
 
@@ -265,9 +272,9 @@ class Redrive:
 
     def _wanted(self) -> Iterator[StoredLetter]:
         summary = self.summary
-        for part in self._folder.parts():
+        for part in self._place.parts():
             summary.parts += 1
-            for each in self._folder.letters(part):
+            for each in self._place.letters(part):
                 summary.letters += 1
                 why = NO_LETTERS if each is None else self._choice.why_not(each.letter)
                 if why:

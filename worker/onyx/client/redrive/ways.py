@@ -17,8 +17,9 @@ from onyx.model.report import nearest
 from onyx.model.workflow import children
 
 
-def place_of_letters(job: Job, task: str) -> str:
-    """The location, as the job names it, where the dead letters of a task are written.
+def place_of_letters(job: Job, task: str) -> str | CatalogEntry:
+    """Where the dead letters of a task are written: the location, as the job names it, or the
+    output that writes them into a topic or a table.
 
     Raises:
         UserError: there is none that can be read.
@@ -34,12 +35,14 @@ def place_of_letters(job: Job, task: str) -> str:
         )
     output = job.entry(entry.dead_letter)
     path = output.options.get("path")
+    if output.type == "output" and output.plugin in ("kafka", "sql"):
+        return output
     if not keeps_parts(output.type, output.plugin) or not isinstance(path, str):
         what = output.plugin or output.fn or output.type
         raise UserError(
             f"the dead letters of task {task} go to {output.name} ({what}), where nobody can read "
-            "them one by one: write them to a folder or a bucket (plugin files), or copy them "
-            "there by a job that reads them, and name the place by --from"
+            "them one by one: write them to a folder or a bucket (plugin files), a topic (kafka) "
+            "or a table (sql), or copy them to a folder and name it by --from"
         )
     return path
 

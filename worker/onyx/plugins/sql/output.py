@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Any
 
 import msgspec
 from sqlalchemy import (
@@ -32,7 +33,9 @@ from sqlalchemy import (
     func,
     insert,
     inspect,
+    or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchTableError
@@ -45,7 +48,7 @@ from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import GroupId
 from onyx.model.report import nearest, show
-from onyx.plugins.options import option_error, variable_of
+from onyx.plugins.options import option_error, task_error, variable_of
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.rolling import roll_limits
 from onyx.plugins.sql.engine import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S, connect, explained
@@ -75,7 +78,18 @@ class SqlOutput(ColumnsTransactionWriter):
             options.positions_table,
         )
         engine = connect(context, "url" if options.url else "urlEnv", _url(context, options))
-        super().__init__(SqlStore(engine, context, target), context, roll_limits(options))
+        self._table_store = SqlStore(engine, context, target)
+        super().__init__(self._table_store, context, roll_limits(options))
+
+    def rows_behind(
+        self, keys: Sequence[str], order: Sequence[str], behind: Sequence[object] | None, most: int
+    ) -> list[Segment]:
+        """Some keys of rows in the table; `SqlStore.rows_behind`."""
+        return self._table_store.rows_behind(keys, order, behind, most)
+
+    def rows_without(self, keys: Sequence[str]) -> int:
+        """How many rows lack one of these keys."""
+        return self._table_store.rows_without(keys)
 
 
 def _url(context: PluginContext, options: SqlOptions) -> str:
@@ -137,6 +151,41 @@ class SqlStore:
         """Delete the rows of dead writers. Also checks the table before the first segment."""
         assert self._rows is not None
         self._positions.fence(live)
+
+    def rows_behind(
+        self, keys: Sequence[str], order: Sequence[str], behind: Sequence[object] | None, most: int
+    ) -> list[Segment]:
+        """Some keys of rows in the table, as the segments that they were: in the order of texts
+        that all of these have, those behind the last ones; None: the first.
+
+        Raises:
+            UserError: the table has no such columns.
+        """
+        texts = [self._column(key) for key in order]
+        wanted = select(*(self._column(key).label(key) for key in keys))
+        wanted = wanted.where(*(text != "" for text in texts)).order_by(*texts).limit(most)
+        if behind is not None:
+            wanted = wanted.where(tuple_(*texts) > tuple_(*behind))
+        with explained(self._context, self._reading), self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def rows_without(self, keys: Sequence[str]) -> int:
+        """How many rows have no text for one of these keys."""
+        lacks = or_(*(self._column(key).is_(None) | (self._column(key) == "") for key in keys))
+        wanted = select(func.count()).select_from(self._table).where(lacks)
+        with explained(self._context, self._reading), self._engine.connect() as connection:
+            return int(connection.scalar(wanted) or 0)
+
+    def _column(self, key: str) -> Column[Any]:
+        name = key if self._target.columns is None else self._target.columns.get(key)
+        if name is None or name not in self._table.columns:
+            what = f"has no column for {key!r}, so nothing can be read back from it"
+            raise task_error(self._context, f"table {self._target.table!r} {what}")
+        return self._table.columns[name]
+
+    @property
+    def _reading(self) -> str:
+        return f"reading table {self._target.table!r}"
 
     def forget(self, writer: str | None) -> None:
         """Delete the row of a writer, or all rows of the task."""

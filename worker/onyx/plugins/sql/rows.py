@@ -312,10 +312,11 @@ def _uuid(value: Any) -> Any:
 
 def _json(value: Any) -> Any:
     try:
-        json.dumps(value, allow_nan=False)
+        plain = msgspec.to_builtins(value)  # times and the like as JSON lines have them
+        json.dumps(plain, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"something that JSON cannot say ({error})") from error
-    return value
+    return plain
 
 
 def _list(value: Any) -> Any:
