@@ -62,8 +62,8 @@ from onyx.transport.appends.streams import AppendStreams
 from onyx.transport.frames.encoder import hello_frame
 from onyx.transport.frames.packets import Hello
 from onyx.transport.grpc_channel import METHOD, open_channel
-from onyx.transport.grpc_state_queries import ask
 from onyx.transport.grpc_transport import GrpcTransport
+from onyx.transport.state_asking import ask
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 ID = "5e0c7a52-0000-4000-8000-000000000001"

@@ -12,13 +12,13 @@ from onyx.errors import SettingsError
 from onyx.replica.scheduling.allocation import JOB_SCHEDULERS as IMPLEMENTED
 from onyx.settings import (
     FRAME_BYTES_MIN,
+    FRAME_OVERHEAD_BYTES,
     JOB_SCHEDULERS,
     Settings,
     from_environment,
     to_environment,
     variables,
 )
-from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
 
 
 def test_every_job_scheduler_that_may_be_set_exists() -> None:

@@ -141,6 +141,8 @@ JobScheduler = Literal["balanced", "greedy", "percentage"]
 JOB_SCHEDULERS: tuple[str, ...] = get_args(JobScheduler)
 Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0)]
+FRAME_OVERHEAD_BYTES = 128
+"""Room for the header and checksum of a frame and the fixed fields of a packet."""
 FRAME_BYTES_MIN = 2_200_000
 """Room for the largest segment (`codec.refusals.SEGMENT_BYTES_MAX`), its lineage and a header."""
 

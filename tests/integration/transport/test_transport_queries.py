@@ -22,8 +22,9 @@ from onyx.errors import Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_channel import METHOD
-from onyx.transport.grpc_state_queries import QUERIES_MAX, ask
+from onyx.transport.grpc_state_queries import QUERIES_MAX
 from onyx.transport.grpc_transport import GrpcTransport
+from onyx.transport.state_asking import ask
 from onyx.transport.state_queries import ANSWER_BYTES_MAX, StateAnswer, StateQuery
 
 pytestmark = pytest.mark.server

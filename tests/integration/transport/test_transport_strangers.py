@@ -27,8 +27,8 @@ from onyx.telemetry.labels import Refusal
 from onyx.transport.frames import encoder
 from onyx.transport.gate import PENDING_MAX
 from onyx.transport.grpc_channel import METHOD, STREAMS_MAX
-from onyx.transport.grpc_state_queries import METHOD as QUERY
-from onyx.transport.grpc_state_queries import SERVICE
+from onyx.transport.state_asking import METHOD as QUERY
+from onyx.transport.state_asking import SERVICE
 from onyx.transport.state_queries import StateQuery, encode_query
 
 pytestmark = pytest.mark.server

@@ -152,6 +152,14 @@ def test_to_list_jobs_imports_nothing_that_makes_or_runs_one() -> None:
     assert [each for each in heavy if each in loaded] == []
 
 
+def test_to_ask_workers_and_to_show_a_console_needs_no_batches() -> None:
+    code = "import json, sys, onyx.console.serve; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
+    assert "onyx.client.measures" in loaded
+    assert not {"numpy", "pyarrow"} & set(loaded)
+
+
 def test_the_version_is_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

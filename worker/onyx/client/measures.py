@@ -23,7 +23,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.replica.state import Replica
 from onyx.reports.measures import Measures, WorkerMeasures, of_job
 from onyx.settings import Settings
-from onyx.transport.grpc_state_queries import asking
+from onyx.transport.state_asking import asking
 from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
 
 if TYPE_CHECKING:  # what submits jobs takes longer to import than `onyx jobs` to answer
@@ -34,7 +34,7 @@ TIMEOUT_S = 2.0
 ASKED_AT_ONCE = 64
 SILENT = "no answer in time"
 Ask = Callable[[str, StateQuery, float], StateAnswer]
-"""Ask the group at an address, within so many seconds; raises as `grpc_state_queries.ask`."""
+"""Ask the group at an address, within so many seconds; raises as `state_asking.ask`."""
 _decoder = msgspec.json.Decoder(WorkerMeasures)
 _CONNECT: OnDemand[Callable[[Settings], Client]] = OnDemand("onyx.client.connection:connect")
 

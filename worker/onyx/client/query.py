@@ -37,7 +37,7 @@ from onyx.model.job import Job
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.task.channels.wiring import Site, sites_of
-from onyx.transport.grpc_state_queries import asking
+from onyx.transport.state_asking import asking
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 TIMEOUT_S = 10.0
@@ -46,7 +46,7 @@ WAIT_FIRST_S = 0.1
 WAIT_MAX_S = 1.0
 ASKED_AT_ONCE = 16
 Ask = Callable[[str, StateQuery, float], StateAnswer]
-"""Ask the group at an address, within so many seconds; raises as `grpc_state_queries.ask`."""
+"""Ask the group at an address, within so many seconds; raises as `state_asking.ask`."""
 ReadKept = Callable[[JobReader, Job, Question], Answer]
 """Read a question's answer where the state is kept, because no peer can be asked."""
 

@@ -15,15 +15,17 @@ import enum
 import hashlib
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import field
 from msgspec.structs import replace
 
-from onyx.flow.batch import Segments
 from onyx.ledger.outcomes import NOTHING, Outcomes
 from onyx.ledger.returns import ReturnPart
+
+if TYPE_CHECKING:  # who only shows a token needs neither pyarrow nor NumPy
+    from onyx.flow.batch import Segments
 
 ID_CHARACTERS_MAX = 256
 SEGMENTS_MAX = 100_000

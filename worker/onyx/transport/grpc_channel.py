@@ -22,10 +22,9 @@ from collections.abc import Mapping, Sequence
 import grpc
 
 from onyx.errors import SettingsError
-from onyx.settings import TransportSettings
+from onyx.settings import FRAME_OVERHEAD_BYTES, TransportSettings
 from onyx.tls.diagnosis import diagnose
 from onyx.tls.files import GROUPS, CertificateFiles, Pem
-from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
 
 METHOD = "/onyx.wire.v1.Streams/Exchange"
 STREAMS_MAX = 256

@@ -1,4 +1,5 @@
-"""Queries for the state of windows: a second service on the port of the streams, and who asks it.
+"""Answers to questions about states: a second service on the port of the streams (`state_asking`
+has who asks it).
 
 The task answers a question itself, between two of its steps, and the thread of the call waits for
 that. So only a few questions are admitted at a time: streams of segments need the same threads.
@@ -8,44 +9,31 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 
 import grpc
 
-from onyx.base.seams import SystemClock
-from onyx.errors import OnyxError, SegmentError, Unavailable, UserError
+from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.requests.request import Answer, Status
-from onyx.requests.tokens import ClientToken, Tokens, metadata_of
-from onyx.settings import Settings, TransportSettings
+from onyx.requests.tokens import Tokens
 from onyx.telemetry.labels import Refusal
-from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport import state_queries
 from onyx.transport.gate import CANCELLED, Gate
-from onyx.transport.grpc_channel import channel_options, open_channel, why_not
 from onyx.transport.hello import CallRefused
+from onyx.transport.state_asking import METHOD, SERVICE, Code
 from onyx.transport.state_queries import AnswerQuery, StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.transport")
-SERVICE, METHOD = "onyx.wire.v1.State", "Query"
 QUERIES_MAX = 16
 """Questions that a group answers at once; more are refused as Unavailable."""
 QUERY_TIMEOUT_S = 30.0
 """Longest wait for a task that does not come to answering."""
-Code = grpc.StatusCode
 _CODES = {
     Status.DENIED: Code.PERMISSION_DENIED,
     Status.UNAUTHENTICATED: Code.UNAUTHENTICATED,
     Status.UNAVAILABLE: Code.ABORTED,
 }
-AGAIN = (
-    Code.UNAVAILABLE,
-    Code.CANCELLED,
-    Code.DEADLINE_EXCEEDED,
-    Code.RESOURCE_EXHAUSTED,
-    Code.ABORTED,
-)
-"""After these the same question may succeed."""
 
 
 class StateService:
@@ -143,77 +131,3 @@ class StateService:
 def _left_s(context: grpc.ServicerContext) -> float:
     left_s: float | None = context.time_remaining()
     return QUERY_TIMEOUT_S if left_s is None else min(left_s, QUERY_TIMEOUT_S)
-
-
-def asking(
-    settings: Settings, token: Callable[[], str] | None = None
-) -> Callable[[str, StateQuery, float], StateAnswer]:
-    """A function that asks the group at an address, within so many seconds, with the certificates
-    that settings name; raises like `ask`.
-
-    Args:
-        token: gives the token that is shown to workers; None: the one that settings name.
-
-    Raises:
-        SettingsError: the certificates that settings name are not good.
-    """
-    files = CertificateFiles.named_by(settings.tls, GROUPS, serves=False)
-    shown = token or ClientToken(settings.client, SystemClock())
-
-    def dial(address: str, query: StateQuery, timeout_s: float) -> StateAnswer:
-        return ask(address, query, settings.transport, files, timeout_s, shown())
-
-    return dial
-
-
-def ask(
-    address: str,
-    query: StateQuery,
-    settings: TransportSettings,
-    certificates: CertificateFiles | None,
-    timeout_s: float,
-    token: str = "",
-) -> StateAnswer:
-    """Ask the group at an address; blocks.
-
-    Raises:
-        UserError: asking again is no use: the question is wrong, or the other side does not take
-            our token or certificates or is of another version.
-        Unavailable: it cannot be reached, or cannot answer now.
-    """
-    with open_channel(address, channel_options(settings), certificates) as channel:
-        call: Callable[..., Iterator[bytes]] = channel.unary_stream(f"/{SERVICE}/{METHOD}")
-        try:
-            return state_queries.from_pieces(
-                call(
-                    state_queries.encode_query(query),
-                    timeout=timeout_s,
-                    metadata=metadata_of(token),
-                )
-            )
-        except grpc.RpcError as error:
-            raise _failure(error, address, query, certificates) from error
-        except SegmentError as error:
-            raise UserError(f"the worker at {address} answered in another language: {error}") from (
-                error
-            )
-
-
-def _failure(
-    error: grpc.RpcError, address: str, query: StateQuery, certificates: CertificateFiles | None
-) -> OnyxError:
-    assert isinstance(error, grpc.Call)
-    code, details = error.code(), error.details()
-    where = f"the worker at {address}"
-    if code is Code.FAILED_PRECONDITION:
-        return UserError(str(details))
-    if code is Code.UNIMPLEMENTED:
-        return UserError(f"{where} answers no questions: run the same version of Onyx everywhere")
-    if code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED):
-        return UserError(f"{where} refuses to answer: {details}")
-    if code in AGAIN:
-        problem = why_not(address, certificates) if code is Code.UNAVAILABLE else None
-        if problem is not None:
-            return UserError(f"{where} cannot be asked: {problem}")
-        return Unavailable(f"{where} (group {query.group}) does not answer: {details}")
-    return UserError(f"{where} does not answer: {code.name}: {details}")

@@ -21,10 +21,10 @@ import math
 import threading
 from collections.abc import Iterator
 
+from onyx.settings import FRAME_OVERHEAD_BYTES
 from onyx.transport.counters import Counters
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (
-    FRAME_OVERHEAD_BYTES,
     Acks,
     Close,
     Completions,

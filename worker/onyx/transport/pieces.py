@@ -17,9 +17,10 @@ from onyx.flow.batch import Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.returns import Trees
+from onyx.settings import FRAME_OVERHEAD_BYTES
 from onyx.transport.encoded import Encoded, encoded, encoded_partial, with_lineage
 from onyx.transport.frames import encoder
-from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES, Acks, Completions, Held
+from onyx.transport.frames.packets import Acks, Completions, Held
 from onyx.transport.interface import Partial
 
 _LINEAGE_BYTES = 3 * codec.COLUMN_VALUE_BYTES

@@ -33,8 +33,6 @@ from onyx.transport.interface import Channel, Control, LookUp, LookUpAnswer
 PROTOCOL = 10
 """Version of the protocol; groups of different versions refuse each other. To be raised with every
 change that an older reader would misunderstand."""
-FRAME_OVERHEAD_BYTES = 128
-"""Room for the header and checksum of a frame and the fixed fields of a packet."""
 COLUMN_VALUES_MAX = 1_000_000
 """Roots in one packet of acks, completions or held trees, and segments in a batch."""
 CHECKSUM_BYTES = 5
