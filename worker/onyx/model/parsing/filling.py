@@ -109,14 +109,18 @@ def _bend(line: list[tuple[str, Draft]]) -> str:
     from its place."""
     if len(line) < 2:
         return f"it has {len(line)} task"
-    kinds = [(name, good(draft, "type"), "type" in draft) for name, draft in line]
-    (first, begins, given), (last, ends, said) = kinds[0], kinds[-1]
-    if given and begins not in ("input", None):
+    (first, begin), (last, end) = line[0], line[-1]
+    if "type" in begin and good(begin, "type") not in ("input", None):
         return f"the first, {first}, is no input"
-    if said and ends in ("input", "join"):
+    last_kind = good(end, "type")
+    may_end = last_kind in ("output", "reduce", None) or (
+        last_kind == "function" and keeps_state(end)
+    )
+    if not may_end:
         return f"the last, {last}, is no output"
-    for name, kind, known in kinds[1:-1]:
-        if not known or kind in ("input", "output"):
+    for name, draft in line[1:-1]:
+        kind = good(draft, "type")
+        if "type" not in draft or kind in ("input", "output"):
             return f"{name}, in the middle, {f'is an {kind}' if kind else 'has a plugin'}"
         if kind == "join":
             return f"{name}, in the middle, is a join, which has two tasks before it"
@@ -134,7 +138,9 @@ def _fill_types_by_edges(spec: Draft, path: str, report: Report) -> None:
         if "type" in draft or name is None:
             continue
         begins, ends = bool(below.get(name)), bool(above.get(name)) or name in beside
-        if begins != ends:
+        if edges is None:
+            draft["type"] = INVALID  # that there are none, or wrong ones, is said
+        elif begins != ends:
             _set_type(draft, "input" if begins else "output", where, report)
         elif begins:
             what = f"is missing, and {name} has a plugin, and edges into it and from it"

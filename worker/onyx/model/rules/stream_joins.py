@@ -69,7 +69,7 @@ def check_stream_joins(spec: Draft, path: str, report: Report) -> None:
         _check_parents(draft, above[name], where, report)
         target = good(draft, "late_to")
         if target is not None and target not in below[name]:
-            hint = nearest(target, below[name]) or f"add the edge [{name}, {target}]"
+            hint = nearest(target, below[name]) or f"name an output, or a task after {name}"
             report.add(at(where, "lateTo"), f"{show(target)} is not a child of {name}", hint)
 
 

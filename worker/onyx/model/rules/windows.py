@@ -184,7 +184,7 @@ def check_late_tasks(spec: Draft, path: str, report: Report) -> None:
         task, target = good(draft, "task"), good(draft, "late_to")
         if target is None or task not in below or target in below[task]:
             continue
-        hint = nearest(target, below[task]) or f"add the edge [{task}, {target}] to the workflow"
+        hint = nearest(target, below[task]) or f"name an output, or a task after {task}"
         report.add(at(where, "lateTo"), f"{show(target)} is not a child of {task}", hint)
 
 
