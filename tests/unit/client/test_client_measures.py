@@ -10,7 +10,7 @@ from tests.support.log.runs import altered
 from tests.support.patience import WAIT_S
 
 from onyx.client.client import Client
-from onyx.client.measures import MeasureReader, groups_of
+from onyx.client.measures import ASKED_AT_ONCE, MeasureReader, groups_of
 from onyx.errors import Unavailable
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.replica.state import Replica
@@ -87,6 +87,28 @@ def test_who_hangs_is_named_when_the_time_is_over():
         over.set()
     assert list(found.silent) == ["g-p0"]
     assert "0.2 s" in found.silent["g-p0"]
+
+
+def test_any_number_that_hang_keep_the_others_from_nothing():
+    over, hang = threading.Event(), 3 * ASKED_AT_ONCE
+    peers = [PeerId(f"p{n:04}") for n in range(hang + 50)]
+    replica = Replica(
+        groups_reverse_index=Map({peer: GroupId(f"g-{peer}") for peer in peers}),
+        peer_sites=Map({peer: Map({"address": f"{peer}:1"}) for peer in peers}),
+    )
+
+    def ask(address, query, timeout_s):
+        if address < peers[hang]:
+            over.wait(WAIT_S)
+        return says(address, query, timeout_s)
+
+    client = Client(MemoryLog().client(), "balanced")
+    try:
+        found = MeasureReader(client, "tenancy", ask).read(timeout_s=2.0, replica=replica)
+    finally:
+        over.set()
+    assert {each.group for each in found.workers} == {f"g-{peer}" for peer in peers[hang:]}
+    assert len(found.silent) == hang
 
 
 def test_a_bug_is_raised():

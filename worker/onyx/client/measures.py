@@ -7,7 +7,9 @@ the others say stands: a page about a cluster in trouble is most wanted while a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:  # what submits jobs takes longer to import than `onyx jobs` t
 TIMEOUT_S = 2.0
 """By then whoever has not answered counts as silent."""
 ASKED_AT_ONCE = 64
+"""Workers that are asked at the same time, of those that answer."""
+HANGING_MAX = 512
+"""So many more may hang and keep no other one waiting."""
 SILENT = "no answer in time"
 Ask = Callable[[str, StateQuery, float], StateAnswer]
 """Ask the group at an address, within so many seconds; raises as `state_asking.ask`."""
@@ -63,15 +68,8 @@ class MeasureReader:
         groups = groups_of(replica, job)
         if not groups:
             return Measures()
-        pool = ThreadPoolExecutor(min(len(groups), ASKED_AT_ONCE), "onyx-measures")
-        asked: dict[GroupId, Future[WorkerMeasures]] = {
-            group: pool.submit(self._answer, group, address, job, timeout_s)
-            for group, address in groups.items()
-        }
-        wait(asked.values(), timeout_s)
-        pool.shutdown(wait=False, cancel_futures=True)
         found, silent = [], {}
-        for group, answer in asked.items():
+        for group, answer in self._asked(groups, job, timeout_s).items():
             if not answer.done() or answer.cancelled():
                 silent[str(group)] = f"{SILENT}: {timeout_s:g} s"
             elif (error := answer.exception()) is None:
@@ -83,6 +81,23 @@ class MeasureReader:
             else:
                 raise error
         return Measures(tuple(found), silent)
+
+    def _asked(
+        self, groups: Mapping[GroupId, str], job: JobId | None, timeout_s: float
+    ) -> dict[GroupId, Future[WorkerMeasures]]:
+        """The answers, as far as they have come in time. Who hangs gives its place to the next one
+        after a little of that time."""
+        until_s = time.monotonic() + timeout_s
+        pool = ThreadPoolExecutor(min(len(groups), ASKED_AT_ONCE + HANGING_MAX), "onyx-measures")
+        free, patience_s = threading.Semaphore(ASKED_AT_ONCE), timeout_s / (2 * HANGING_MAX)
+        asked: dict[GroupId, Future[WorkerMeasures]] = {}
+        for group, address in groups.items():
+            free.acquire(timeout=patience_s)
+            asked[group] = pool.submit(self._answer, group, address, job, timeout_s)
+            asked[group].add_done_callback(lambda _: free.release())
+        wait(asked.values(), max(0.0, until_s - time.monotonic()))
+        pool.shutdown(wait=False, cancel_futures=True)
+        return asked
 
     def _answer(
         self, group: GroupId, address: str, job: JobId | None, timeout_s: float
