@@ -209,13 +209,17 @@ def await_behind(cluster: Cluster, job: JobId, segments: int) -> None:
     """Until the worker has asked the source behind the last commit."""
     found: dict[str, TaskMeasures] = {}
     for _ in range(int(PATIENCE_S * 10)):
-        found = {each.task: each for each in measures(cluster.settings, job).tasks}
+        measured = measures(cluster.settings, job)
+        found = {each.task: each for each in measured.tasks}
         read = found["read"].input if found else None
         if read is not None and read.segments_behind == segments:
             assert (read.partitions, read.in_flight, read.unknown) == (2, 0, "")
             state = found["count"].state
             assert state is not None
             assert state.bytes > 0
+            assert found["count"].watermark_ms is not None
+            edges = [(each.source, each.target) for each in measured.edges]
+            assert edges == sorted(map(tuple, manifest(Path())["spec"]["workflow"]))
             return
         Event().wait(0.1)
     raise AssertionError(f"{segments} segments were never behind: {found}")

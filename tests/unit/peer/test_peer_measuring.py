@@ -34,9 +34,10 @@ from onyx.spark.driver.request import (
     QueryProgress,
     TaskCounts,
 )
-from onyx.task.driver.measured import BOUNDED, NOTHING_YET
+from onyx.task.driver.measured import BOUNDED, NOTHING_YET, edges_passed
 from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TalliedTask
+from onyx.telemetry.tallies import BatchTally
 
 SEGMENTS = [{"n": n} for n in range(40)]
 
@@ -386,6 +387,45 @@ def test_of_a_query_each_task_of_the_job_is_measured_by_what_is_committed():
     job = of_job(Measures((bench.document(),)), JOB)
     assert 100 / 60 <= job.per_s <= read.in_per_s
     assert (job.segments_behind, job.unknown) == (15, "")
+
+
+def test_edges_and_watermarks_of_a_query_are_those_of_its_tasks():
+    bench = on_spark()
+    bench.staged(1, 100, (
+        BucketState("work", 0, 9_000, 7_000, due_ms=50), BucketState("work", 1, 9_000, 8_000),
+        BucketState("work", 2, 1_000, 1_000, idle=True),
+    )).settle()  # fmt: skip
+    bench.look()
+    edges = {(each.source, each.target): each.per_s for each in bench.document().edges}
+    tasks = bench.of_tasks()
+    assert edges["read", "work"] == pytest.approx(tasks["work"].in_per_s, rel=0.5) != 0.0
+    assert (tasks["work"].watermark_ms, tasks["work"].state.next_timer_ms) == (7_000, 50)
+    assert tasks["read"].watermark_ms is None
+    bench.staged(2, 100, (BucketState("work", 0, 9_000, 7_000), BucketState("work", 1))).settle()
+    assert bench.of_tasks()["work"].watermark_ms is None, "one of them has seen no event time"
+
+
+@pytest.mark.parametrize(
+    ("workflow", "conditions", "passed"),
+    [
+        ([("a", "c"), ("b", "c")], (), {"a": {"c": 10}, "b": {"c": 20}}),
+        ([("a", "c"), ("b", "c"), ("a", "d")], ("a",), {"a": {"d": 4}, "b": {"c": 20}}),
+        ([("a", "c"), ("b", "c")], ("all",), {}),
+        ([("a", "unknown")], (), {"a": {"unknown": 10}}),
+    ],
+)
+def test_what_passes_an_edge_of_a_query_follows_from_the_counts_of_its_tasks(
+    workflow, conditions, passed
+):
+    counted = {"a": (11, 10), "b": (20, 20), "c": (30, 0), "d": (4, 0)}
+    tallies = {}
+    for task, (read, written) in counted.items():
+        tallies[task] = BatchTally()
+        tallies[task].batch(read, written, 0.0, 0.0, 0.0)
+    job = SimpleNamespace(
+        workflow=workflow, flow_conditions=[SimpleNamespace(from_tasks=conditions)]
+    )
+    assert edges_passed(job, tallies) == passed
 
 
 def test_a_micro_batch_is_open_from_its_beginning_until_it_is_published():

@@ -82,4 +82,7 @@ class MeasuredPart(msgspec.Struct, frozen=True):
     counted: bool = True
     """Whether it counts as it goes on, and not only when it has ended."""
     state: StateMeasures | None = None
-    """What a query keeps; peers are asked."""
+    """What a query keeps; peers are asked. So it is with the following."""
+    watermark_ms: int | None = None
+    sent: Mapping[TaskName, int] = {}
+    """Segments by the child that they went to, as far as that is known."""

@@ -193,7 +193,7 @@ class Measuring:
                     lag = self._lags.of(key)
                     found = replace(found, input=_with_lag(found.input, lag, self._clock.wall_ms()))
                 tasks.append(found)
-                edges += _edges(task, passed)
+                edges += _edges(task, part, passed)
         for (job_id, name), its in self._requests.measures(job):
             tasks.append(TaskMeasures(job_id, name, requests=its))
         one = WorkerMeasures(
@@ -280,8 +280,7 @@ def _look(task: Task, part: MeasuredPart, now_s: float) -> _Look | None:
     tally, source = part.tally, part.source
     if tally is None:
         return None
-    sent: dict[TaskName, int] = {}
-    waits_for: tuple[TaskName, ...] = ()
+    sent, waits_for = part.sent, tuple[TaskName, ...]()
     if isinstance(task, BatchTask) and task.wired:
         outbox = task.allocation.outbox
         sent, waits_for = dict(outbox.sent), outbox.waits_for()
@@ -302,7 +301,7 @@ def _look(task: Task, part: MeasuredPart, now_s: float) -> _Look | None:
 
 def _measured(task: Task, part: MeasuredPart, passed: Passed, now_s: float) -> TaskMeasures:
     source, queue, queue_max = part.source, 0, 0
-    watermark_ms, state = None, part.state
+    watermark_ms, state = part.watermark_ms, part.state
     if isinstance(task, BatchTask) and task.wired:
         event_time, keeper = task.allocation.event_time, task.allocation.keeper
         watermark_ms = None if event_time is None else event_time.sent_ms
@@ -496,14 +495,17 @@ def _whole(counts: Iterable[int | None]) -> int | None:
 # --- edges --------------------------------------------------------------------------------------
 
 
-def _edges(task: Task, passed: Passed) -> Iterator[EdgeMeasures]:
-    """What the peer sends, and what waits for it, each by the task at the other end."""
-    if not (isinstance(task, BatchTask) and task.wired and passed.now is not None):
+def _edges(task: Task, part: MeasuredPart, passed: Passed) -> Iterator[EdgeMeasures]:
+    """What a part sends, and what waits for it, each by the task at the other end."""
+    if passed.now is None or not part.counted:
         return
-    allocation, held = task.allocation, passed.held()
+    held = passed.held()
     for child in passed.now.sent:
         per_s = passed.per_s(_to_child(child))
-        yield EdgeMeasures(task.job_id, task.name, child, per_s, held=held[child])
+        yield EdgeMeasures(task.job_id, part.name, child, per_s, held=held[child])
+    if not (isinstance(task, BatchTask) and task.wired):
+        return
+    allocation = task.allocation
     upstream = allocation.wiring.upstream
     for sender, segments in allocation.inbox.waiting_by_sender().items():
         if sender in upstream:

@@ -10,17 +10,20 @@ when it ends: of such a job only this is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from onyx.ids import TaskName
-from onyx.model.job import CatalogEntry
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.workflow import parents
 from onyx.plugins.protocol import Behind, Cursor, Input, MeasuredInput
 from onyx.reports.measures import StateMeasures
 from onyx.spark.driver.driver import Driver
+from onyx.spark.driver.request import BucketState, Held
 from onyx.task.measured import MeasuredPart, OpenPartition
 from onyx.task.parts import Assignment
 from onyx.task.plugin_context import context_of_driver
+from onyx.telemetry.tallies import BatchTally
 
 BOUNDED = "a query over bounded inputs says what it has read when it ends"
 NOTHING_YET = "no micro-batch is committed yet"
@@ -107,18 +110,46 @@ def inputs_of(assignment: Assignment, driver: Driver) -> dict[str, QueryInput]:
 
 def parts_of(driver: Driver, inputs: Mapping[str, QueryInput]) -> list[MeasuredPart]:
     """The tasks of a query."""
-    held = None if driver.committed is None else driver.committed.held
-    keeps = set() if held is None else {each.task for each in held.states}
+    held = Held() if driver.committed is None else driver.committed.held
+    tallies = driver.counts.tallies()
+    sent = edges_passed(driver.job, tallies)
     found = []
-    for task, tally in driver.counts.tallies().items():
-        state = None
-        if held is not None and task in keeps:
-            files = [size for each in held.of(task, None) for _, size in each.files]
-            state = StateMeasures(sum(files))
+    for task, tally in tallies.items():
+        state, buckets = None, held.of(task, None)
+        if buckets:
+            due = [each.due_ms for each in buckets if each.due_ms is not None]
+            size = sum(size for each in buckets for _, size in each.files)
+            state = StateMeasures(size, next_timer_ms=min(due, default=None))
         found.append(
             MeasuredPart(
                 TaskName(task), tally, inputs.get(task), of_query=True,
-                counted=driver.request.endless, state=state,
+                counted=driver.request.endless, state=state, sent=sent.get(task, {}),
+                watermark_ms=_watermark_ms(buckets),
             )
         )  # fmt: skip
     return found
+
+
+def edges_passed(
+    job: Job, tallies: Mapping[str, BatchTally | None]
+) -> dict[str, dict[TaskName, int]]:
+    """What has passed each edge, by the task that sends. A query counts tasks: what a task has
+    read has come from its only parent, and one without flow conditions sends all to each child. Of
+    other edges nobody knows it."""
+    above = parents(job.workflow)
+    choosing = {name for each in job.flow_conditions for name in each.from_tasks}
+    found: dict[str, dict[TaskName, int]] = {}
+    for source, target in job.workflow:
+        sends, reads = tallies.get(source), tallies.get(target)
+        if len(above[target]) == 1 and reads is not None:
+            found.setdefault(source, {})[TaskName(target)] = int(reads.size.total)
+        elif sends is not None and choosing.isdisjoint({source, "all"}):
+            found.setdefault(source, {})[TaskName(target)] = sends.written
+    return found
+
+
+def _watermark_ms(buckets: Collection[BucketState]) -> int | None:
+    """The event time that all buckets of a task have sent on, but those that hold nothing back."""
+    marks = [each.passed_on for each in buckets if not (each.over or each.idle)]
+    known = [each for each in marks if each is not None]
+    return min(known) if known and len(known) == len(marks) else None
