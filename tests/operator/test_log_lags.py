@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 from tests.operator.declaring import FAST, add_pod, phase, started
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster
@@ -28,8 +30,9 @@ from onyx.reports.measures import (
 from onyx.settings import Settings
 from onyx.telemetry.http_server import TelemetryServer
 from onyx_operator.clusters import observe
+from onyx_operator.kube import KubeError
 from onyx_operator.logs import lags as module
-from onyx_operator.logs.lags import documents, lag_of, lags, page
+from onyx_operator.logs.lags import JobLags, documents, lag_of, lags, page
 from onyx_operator.logs.state import JobLag
 from onyx_operator.owners import Tenant
 
@@ -166,6 +169,73 @@ def test_who_hangs_or_is_not_there_has_no_answer(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "TIMEOUT_S", 0.05)
     assert asked(answer(b"HTTP/1.1 200 OK\r\n\r\n[", ends=False)) == b""
     assert asyncio.run(page("127.0.0.1", 1)) == b""
+
+
+def learnt(monkeypatch: pytest.MonkeyPatch, *serves: Serve) -> dict[JobId, JobLag]:
+    """What is known of jobs when workers that answer so have been asked."""
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.05)
+    replica = replace(REPLICA, jobs=(JOB,))
+    log: Any = SimpleNamespace(replica=replica, trouble=None)
+    changed: list[Any] = []
+
+    async def look() -> JobLag | None:
+        async with contextlib.AsyncExitStack() as opened:
+            ports = [await opened.enter_async_context(serving(each)) for each in serves]
+
+            async def workers() -> list[tuple[str, int]]:
+                return [("127.0.0.1", port) for port in ports]
+
+            known = JobLags(log, workers, changed.append)
+            await known.look()
+            return known.of(JOB)
+
+    found = asyncio.run(look())
+    assert changed == ([] if found is None else [[JOB]])
+    return {} if found is None else {JOB: found}
+
+
+def says(*answers: WorkerMeasures) -> Serve:
+    return answer(b"HTTP/1.1 200 OK\r\n\r\n" + msgspec.json.encode(answers))
+
+
+def test_workers_that_hang_keep_nothing_of_what_others_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hang = [answer(b"HTTP/1.1 200 OK\r\n\r\n[", ends=False)] * 6
+    found = learnt(monkeypatch, *hang, says(worker("g0")), says(worker("g1")), *hang)
+    assert found[JOB].segments == 10
+
+
+def test_what_all_workers_answer_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 1)
+    both = says(worker("g0")), says(worker("g1"))
+    assert learnt(monkeypatch, *both)
+    monkeypatch.setattr(module, "PAGES_BYTES_MAX", 100)
+    assert learnt(monkeypatch, *both) == {}
+
+
+def test_that_nobody_answers_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log: Any = SimpleNamespace(replica=replace(REPLICA, jobs=(JOB,)), trouble=None)
+    asked: list[int] = []
+
+    async def workers() -> list[tuple[str, int]]:
+        asked.append(1)
+        if len(asked) == 1:
+            raise KubeError(403, "Forbidden", "pods is forbidden")
+        return []
+
+    async def look() -> None:
+        known = JobLags(log, workers, lambda _: None, "team.blue")
+        for _ in range(3):
+            await known.look()
+
+    asyncio.run(look())
+    assert [each.getMessage() for each in caplog.records] == [
+        "how far the jobs of tenancy team.blue are behind is not known: 403 Forbidden: pods is "
+        "forbidden"
+    ]
 
 
 class Pod:

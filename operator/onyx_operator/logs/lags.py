@@ -16,6 +16,7 @@ Rejected: to ask over gRPC ([0144](../../../docs/decisions/0144-lag-in-the-statu
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from itertools import chain
@@ -24,6 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onyx.base.structs import UNREADABLE
+from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.replica.state import Replica
 from onyx.reports.measures import (
@@ -56,6 +58,7 @@ LATENCY_PART = 0.99
 WHOLE_MAX = 2**53
 """More no figure of a status has: JSON of others ends there."""
 _PIECE_BYTES = 65_536
+logger = logging.getLogger(__name__)
 _DOCUMENTS = msgspec.json.Decoder(list[WorkerMeasures])
 
 
@@ -67,36 +70,42 @@ class JobLags:
         log: Follower,
         workers: Callable[[], Awaitable[Sequence[Address]]],
         changed: Callable[[Collection[JobId]], None],
+        tenancy: str = "",
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`changed` is called with jobs of which something new is known."""
-        self._log, self._workers = log, workers
+        """
+        Args:
+            changed: called with jobs of which something new is known.
+            tenancy: that of the log, for messages.
+        """
+        self._log, self._workers, self._tenancy = log, workers, tenancy
         self._changed, self._now_s = changed, now_s
         self._known: dict[JobId, JobLag] = {}
         self._next_s = 0.0
+        self._trouble = ""
+        """Why nobody has answered the last time."""
 
     def of(self, job: JobId) -> JobLag | None:
         """What the workers of a job have said; None: not all have."""
         return self._known.get(job)
 
     async def look(self) -> None:
-        """Ask the workers, if there is a job with peers.
-
-        Raises:
-            OnyxError: it is not known which workers there are.
-        """
+        """Ask the workers, if there is a job with peers."""
         jobs = [job for job in self._log.replica.jobs if self._log.replica.run(job).allocation]
         if self._log.trouble is not None or not jobs:
             self._learn({})
         elif self._now_s() >= self._next_s:
-            known: dict[JobId, JobLag] = {}
+            answers: Sequence[WorkerMeasures] = ()
+            replica, trouble = self._log.replica, ""
             try:
                 workers = await self._workers()
                 self._next_s = self._now_s() + len(workers) / WORKERS_PER_S
-                replica = self._log.replica
-                known = lags(replica, jobs, await self._answers(workers, replica))
-            finally:
-                self._learn(known)
+                answers = await self._answers(workers, replica)
+                trouble = "" if answers else f"none of {len(workers)} pods answers"
+            except OnyxError as error:
+                trouble = str(error)
+            self._complain(trouble)
+            self._learn(lags(replica, jobs, answers))
 
     async def _answers(
         self, workers: Sequence[Address], replica: Replica
@@ -121,6 +130,13 @@ class JobLags:
                 each.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
         return found
+
+    def _complain(self, trouble: str) -> None:
+        before, self._trouble = self._trouble, trouble
+        if trouble and not before:
+            logger.warning(
+                "how far the jobs of tenancy %s are behind is not known: %s", self._tenancy, trouble
+            )
 
     def _learn(self, known: dict[JobId, JobLag]) -> None:
         before, self._known = self._known, known

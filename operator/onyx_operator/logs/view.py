@@ -65,7 +65,7 @@ class LogView:
         listener = Listener(self._checks.hear, self._moved, lambda: changed(None))
         self._log = Follower(settings, connect, threads_max, listener, heir)
         self._documents = JobDocuments(self._log, changed)
-        self._lags = JobLags(self._log, partial(workers, settings), changed)
+        self._lags = JobLags(self._log, partial(workers, settings), changed, settings.tenancy_id)
         self._upgrade_judge = UpgradeJudge(self._log, self._checks, self.append)
 
     @property
