@@ -10,11 +10,18 @@ from tests.support.log.runs import altered
 from tests.support.patience import WAIT_S
 
 from onyx.client.client import Client
-from onyx.client.measures import ASKED_AT_ONCE, MeasureReader, groups_of
+from onyx.client.measures import ASKED_AT_ONCE, MeasureReader, groups_of, with_measures
+from onyx.client.statuses import JobStatus
 from onyx.errors import Unavailable
-from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.replica.state import Replica
-from onyx.reports.measures import TaskMeasures, WorkerMeasures
+from onyx.reports.measures import (
+    InputMeasures,
+    JobMeasures,
+    Measures,
+    TaskMeasures,
+    WorkerMeasures,
+)
 from onyx.transport.state_queries import MEASURES, StateAnswer
 
 JOB = JobId("job-1")
@@ -128,3 +135,21 @@ def test_a_worker_with_an_address_that_is_none_hides_no_other():
     found = read(ask)
     assert found.silent == {"g-p0": "cannot be asked at 'p0:1': invalid literal for int()"}
     assert [each.group for each in found.workers] == ["g-p1"]
+
+
+def test_each_job_has_what_its_own_workers_measure_and_who_of_them_is_silent():
+    def status(job, peers=1):
+        return JobStatus(job, "name", "running", Position(0), peers)
+
+    read = TaskMeasures(JOB, "read", 1, in_per_s=3.0, input=InputMeasures(1, 5))
+    measured = Measures(
+        (WorkerMeasures("g-p0", 0, (read, TaskMeasures("another", "t", 1))),),
+        {"g-p1": "no answer", "g-p3": "no answer"},
+    )
+    mine, other, gone = with_measures(
+        [status(JOB), status(JobId("another")), status(JOB, 0)], measured, REPLICA
+    )
+    assert mine.measured == JobMeasures(3.0, 5, silent={"g-p1": "no answer"})
+    assert mine.tasks == (read,)
+    assert (other.measured, [each.task for each in other.tasks]) == (None, ["t"])
+    assert (gone.measured, gone.tasks) == (None, ())

@@ -18,11 +18,10 @@ from onyx.plugins.protocol import Behind
 from onyx.processors import Processor
 from onyx.replica import canonical
 from onyx.reports.measures import (
-    Measures,
     RequestMeasures,
     WorkerMeasures,
     in_words,
-    of_job,
+    of_jobs,
     requests_in_words,
 )
 from onyx.requests.request import Level, Status
@@ -57,6 +56,10 @@ class Measured(Bench):
         self.clock.advance(LOOK_S)
         runners = [SimpleNamespace(task=task) for task in self.tasks.values()]
         self.measuring.look(runners, self.replica())
+
+    def tasks_and_edges(self):
+        found = self.document()
+        return found.tasks, found.edges
 
     def document(self, job=None) -> WorkerMeasures:
         self.look()
@@ -171,7 +174,7 @@ def test_an_input_says_what_is_in_flight_and_since_when():
     assert read.in_flight == len(SEGMENTS)
     assert 5.0 <= read.oldest_open_s <= 5.0 + 2 * LOOK_S
     assert [(each.position, each.in_flight) for each in read.slowest] == [(0, len(SEGMENTS))]
-    job = of_job(Measures((bench.document(),)), JOB)
+    job = of_jobs(*bench.tasks_and_edges())[JOB]
     assert job is not None
     assert job.oldest_open_s >= 5.0
 
@@ -228,7 +231,7 @@ def test_a_retry_counts_from_the_first_reading_and_once():
     assert read.complete.count == 1
     assert read.complete.mean_s >= 0.5
     assert read.retried == 1
-    assert "1 read again within a minute" in in_words(of_job(Measures((bench.document(),)), JOB))
+    assert "1 read again within a minute" in in_words(of_jobs(*bench.tasks_and_edges())[JOB])
     for _ in range(40):
         bench.look()
     (read,) = [each.input for each in bench.document().tasks if each.input is not None]
@@ -384,7 +387,7 @@ def test_of_a_query_each_task_of_the_job_is_measured_by_what_is_committed():
     assert 20.0 <= read.input.complete.mean_s <= 25.0
     assert read.input.oldest_open_s is None
     assert tasks["work"].state.bytes == 42
-    job = of_job(Measures((bench.document(),)), JOB)
+    job = of_jobs(*bench.tasks_and_edges())[JOB]
     assert 100 / 60 <= job.per_s <= read.in_per_s
     assert (job.segments_behind, job.unknown) == (15, "")
 
@@ -465,7 +468,7 @@ def test_of_a_query_over_bounded_inputs_nothing_is_known_until_it_ends_and_that_
     tasks = bench.of_tasks()
     assert {each.counted for each in tasks.values()} == {False}
     assert tasks["read"].input.segments_behind is None
-    job = of_job(Measures((bench.document(),)), JOB)
+    job = of_jobs(*bench.tasks_and_edges())[JOB]
     assert job.per_s is None
     assert in_words(job) == f"how far behind is not known: {BOUNDED}"
 

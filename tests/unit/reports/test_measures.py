@@ -17,7 +17,6 @@ from onyx.reports.measures import (
     furthest,
     in_words,
     of_inputs,
-    of_job,
     of_jobs,
 )
 
@@ -79,18 +78,6 @@ def test_numbers_of_inputs_are_told_without_partitions_and_words():
     assert b"secret" not in msgspec.json.encode(of_inputs(whole))
 
 
-def test_jobs_are_summed_apart():
-    tasks = [TaskMeasures(job, "read", 1, in_per_s=1.0, input=InputMeasures(1, 5)) for job in "ab"]
-    tasks += [TaskMeasures("a", "more", 1, in_per_s=2.0, input=InputMeasures(1, 6))]
-    tasks += [TaskMeasures("c", "work", 1)]
-    found = of_jobs(tasks, [EdgeMeasures("a", "read", "work", held=0.5)])
-    assert {job: (its.per_s, its.segments_behind) for job, its in found.items()} == {
-        "a": (3.0, 11),
-        "b": (1.0, 5),
-    }
-    assert (found["a"].backpressured, found["b"].backpressured) == (("work",), ())
-
-
 def test_what_one_part_does_not_know_is_not_known_of_the_whole():
     found = InputMeasures(1, 5, 100) + InputMeasures(1, None, 100, unknown="no broker answers")
     assert (found.segments_behind, found.bytes_behind) == (None, 200)
@@ -111,24 +98,17 @@ def test_states_add_up():
 
 
 def test_a_job_in_a_line_is_over_its_inputs_and_names_who_holds_back():
-    found = Measures(
-        (
-            worker(
-                "a",
-                TaskMeasures("j", "one", in_per_s=5.0, input=InputMeasures(1, 3)),
-                TaskMeasures("j", "two", in_per_s=6.0, input=InputMeasures(1, 4)),
-                TaskMeasures("other", "one", in_per_s=9.0, input=InputMeasures(1, 9)),
-                edges=(EdgeMeasures("j", "one", "slow", held=1.0), EdgeMeasures("j", "one", "x")),
-            ),
-        ),
-        {"b": "no answer in time: 2 s"},
-    )
-    job = of_job(found, "j")
-    assert job is not None
-    assert (job.per_s, job.segments_behind) == (11.0, 7)
-    assert (job.backpressured, job.silent) == (("slow",), found.silent)
-    assert of_job(found, "none") == JobMeasures(silent=found.silent)
-    assert of_job(Measures(), "none") is None
+    tasks = [
+        TaskMeasures("j", "one", in_per_s=5.0, input=InputMeasures(1, 3)),
+        TaskMeasures("j", "two", in_per_s=6.0, input=InputMeasures(1, 4)),
+        TaskMeasures("other", "one", in_per_s=9.0, input=InputMeasures(1, 9)),
+        TaskMeasures("none", "work"),
+    ]
+    edges = [EdgeMeasures("j", "one", "slow", held=1.0), EdgeMeasures("j", "one", "x")]
+    found = of_jobs(tasks, edges)
+    assert list(found) == ["j", "other"]
+    assert (found["j"].per_s, found["j"].segments_behind) == (11.0, 7)
+    assert found["j"].backpressured == ("slow",)
 
 
 def test_a_job_is_said_in_words():

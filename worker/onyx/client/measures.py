@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +24,14 @@ from onyx.client.statuses import JobStatus
 from onyx.errors import OnyxError, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.replica.state import Replica
-from onyx.reports.measures import Measures, WorkerMeasures, of_job
+from onyx.reports.measures import (
+    JobMeasures,
+    Measures,
+    PeerMeasures,
+    TaskMeasures,
+    WorkerMeasures,
+    of_jobs,
+)
 from onyx.settings import Settings
 from onyx.transport.state_asking import asking
 from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
@@ -151,14 +159,30 @@ def measures(
         return measure_reader(client, settings).read(named, timeout_s)
 
 
-def with_measures(status: JobStatus, measured: Measures, replica: Replica) -> JobStatus:
-    """A status with what workers measure of the job, of those that were asked."""
-    mine = groups_of(replica, status.id)
-    silent = {group: why for group, why in measured.silent.items() if group in mine}
-    measured = replace(measured, silent=silent)
-    tasks = tuple(each for each in measured.tasks if each.job == status.id)
-    at_work = tuple(each for each in measured.peers if each.job == status.id)
-    return replace(status, measured=of_job(measured, status.id), tasks=tasks, at_work=at_work)
+def with_measures(
+    statuses: Iterable[JobStatus], measured: Measures, replica: Replica
+) -> list[JobStatus]:
+    """Statuses with what workers measure of the jobs that have peers, of those that were asked."""
+    tasks: dict[str, list[TaskMeasures]] = {}
+    for task in measured.tasks:
+        tasks.setdefault(task.job, []).append(task)
+    peers: dict[str, list[PeerMeasures]] = {}
+    for peer in measured.peers:
+        peers.setdefault(peer.job, []).append(peer)
+    jobs = of_jobs(chain.from_iterable(tasks.values()), measured.edges)
+
+    def measured_of(status: JobStatus) -> JobStatus:
+        mine = groups_of(replica, status.id) if measured.silent else {}
+        silent = {group: why for group, why in measured.silent.items() if group in mine}
+        its = jobs.get(status.id, JobMeasures() if silent else None)
+        return replace(
+            status,
+            measured=None if its is None else replace(its, silent=silent),
+            tasks=tuple(tasks.get(status.id, ())),
+            at_work=tuple(peers.get(status.id, ())),
+        )
+
+    return [measured_of(each) if each.peers else each for each in statuses]
 
 
 def groups_of(replica: Replica, job: JobId | None) -> dict[GroupId, str]:

@@ -379,19 +379,9 @@ class JobMeasures(msgspec.Struct, frozen=True):
     """Segments that inputs have read again in the last `WINDOW_S`."""
 
 
-def of_job(measures: Measures, job: str) -> JobMeasures | None:
-    """What is measured of a job, of whose groups the answers are; None: nothing."""
-    tasks = [each for each in measures.tasks if each.job == job]
-    edges = [each for each in measures.edges if each.job == job]
-    if (found := of_jobs(tasks, edges, measures.silent).get(job)) is not None:
-        return found
-    return JobMeasures(silent=measures.silent) if measures.silent else None
-
-
 def of_jobs(
     tasks: Iterable[TaskMeasures],
     edges: Iterable[EdgeMeasures] = (),
-    silent: dict[str, str] | None = None,
 ) -> dict[str, JobMeasures]:
     """What is measured of each job that has an input here, by its id.
 
@@ -407,13 +397,12 @@ def of_jobs(
     for edge in sorted(edges, key=lambda each: -each.held):
         if edge.held > 0:
             held.setdefault(edge.job, []).append(edge)
-    return {job: _of_job(its, held.get(job, ()), silent or {}) for job, its in inputs.items()}
+    return {job: _of_job(its, held.get(job, ())) for job, its in inputs.items()}
 
 
 def _of_job(
     inputs: Sequence[tuple[float | None, InputMeasures]],
     held: Iterable[EdgeMeasures],
-    silent: dict[str, str],
 ) -> JobMeasures:
     total = reduce(add, (each for _, each in inputs))
     return JobMeasures(
@@ -424,9 +413,8 @@ def _of_job(
         total.oldest_open_s,
         total.complete,
         tuple(dict.fromkeys(each.target for each in held)),
-        silent,
-        total.unknown,
-        total.retried,
+        unknown=total.unknown,
+        retried=total.retried,
     )
 
 

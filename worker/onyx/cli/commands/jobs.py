@@ -44,7 +44,5 @@ def jobs(
 
             reader = measure_reader(JobReader(log, replicas), found)
             measured = reader.read(only, replica=replica)
-            known = [
-                with_measures(each, measured, replica) if each.peers else each for each in known
-            ]
+            known = with_measures(known, measured, replica)
         print_statuses(known, as_json)
