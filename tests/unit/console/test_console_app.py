@@ -176,6 +176,9 @@ def test_a_program_shows_the_token_and_a_browser_logs_in() -> None:
     cookie = entered.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
+    assert "Secure" not in cookie
+    proxied = ask(console, "/login", "POST", b"token=secret", Origin="https://localhost")
+    assert "Secure" in proxied.headers["set-cookie"]
     assert ask(console, "/", Cookie=cookie.partition(";")[0]).code == 200
     assert ask(console, "/", Cookie="onyx-console=zz").code == 401
 

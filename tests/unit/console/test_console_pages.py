@@ -429,6 +429,8 @@ def test_a_bug_in_what_is_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.log, "list_folders", lambda _: 1 // 0, raising=False)
     text = plain(console.html(console.page("/", {})))
     assert "Nothing could be read yet. What is beside the log cannot be read: integer" in text
+    job = console.page("/jobs/orders", {})  # which may well be there
+    assert (job.code, "This is not known yet" in console.html(job)) == (503, True)
 
 
 def test_when_zookeeper_is_back_the_next_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

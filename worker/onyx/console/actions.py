@@ -70,7 +70,7 @@ ACTIONS: Mapping[str, JobAction] = {
         beside="It stays as it is until its restartNonce is another number.",
     ),
     "set": JobAction(
-        "Set",
+        "Change",
         "changed",
         ("All peers of the task follow from their next batch on; nothing is allocated anew.",),
         beside="It holds until the next edit of the OnyxJob, which sets all that its spec says.",

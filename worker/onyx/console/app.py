@@ -299,9 +299,10 @@ class ConsoleApp:
             shown = _query(body.decode("utf-8", "replace"))
         token, wrong = shown.get("token", "").strip().encode(), "token" in shown
         if self._guard.is_token(token):
-            answer = RedirectResponse("/", 303)
+            answer, origin = RedirectResponse("/", 303), request.headers.get("origin", "")
+            over_tls = self._over_tls or origin.startswith("https:")  # which may end at a proxy
             answer.set_cookie(
-                COOKIE, token.hex(), httponly=True, samesite="strict", secure=self._over_tls
+                COOKIE, token.hex(), httponly=True, samesite="strict", secure=over_tls
             )
             return answer
         text = templates().get_template("login.html").render(wrong=wrong)
@@ -310,12 +311,14 @@ class ConsoleApp:
 
 def _refusal(error: OnyxError, back: str, begun: bool = True) -> Page:
     """The page that says why something was not done. `begun`: it may have been."""
+    why = str(error)
+    why = why if why.endswith("?") else f"{why}."
     if isinstance(error, UserError | JobRefused):
         code = error.code if isinstance(error, FormRefused) else 409
-        return missing("this was not done", f"{error}.", back, code)
+        return missing("this was not done", why, back, code)
     if begun:
-        return missing("this may have been done, or not", f"{error}. {UNSURE}", back, 503)
-    return missing("this cannot be read", f"{error}.", back, 503)
+        return missing("this may have been done, or not", f"{why} {UNSURE}", back, 503)
+    return missing("this cannot be read", why, back, 503)
 
 
 async def _health(_: Request) -> Response:

@@ -24,7 +24,7 @@ from onyx.console import words
 from onyx.console.actions import Actions, actions_of
 from onyx.console.append_page import SegmentAppends, inputs_of
 from onyx.console.ask_page import Answerer, AskPage, ask_page
-from onyx.console.board import Board, Past, Reporter, change_at
+from onyx.console.board import SLOW, Board, Past, Reporter, change_at
 from onyx.console.cluster_page import cluster_page
 from onyx.console.entries import called, concerns, history_of
 from onyx.console.job_page import (
@@ -47,8 +47,8 @@ from onyx.replica.jobs import jobs_called
 HERE = Path(__file__).parent
 HISTORY_MAX = 200
 """Entries whose events are on the page of a job."""
-UNREADABLE_NOW = 503
-"""Such a page is followed: it may be readable soon."""
+NOT_THERE, UNREADABLE_NOW = 404, 503
+"""A page that cannot be read now is followed: it may be readable soon."""
 ARCHIVE_PATIENCE_S = 10.0
 """How long the page of an entry waits that is read from the log or its archive."""
 NAVIGATION = (("/", "Jobs"), ("/cluster", "Cluster"), ("/time", "Time"), ("/ask", "Ask"))
@@ -110,6 +110,8 @@ class Console:
             found = self._find(board, path, query)
         except OnyxError as error:  # ZooKeeper or the archive is away, or something is damaged
             found = missing("this cannot be read", str(error), code=UNREADABLE_NOW)
+        if found.code == NOT_THERE and not board.now_ms:  # which nobody knows yet
+            found = missing("this is not known yet", SLOW, code=UNREADABLE_NOW)
         trouble = PagePart("trouble", "trouble.html", board)
         return msgspec.structs.replace(found, parts=(trouble, *found.parts))
 
@@ -318,7 +320,7 @@ class MissingPage(msgspec.Struct, frozen=True):
     back: str
 
 
-def missing(what: str, why: str, back: str = "/", code: int = 404) -> Page:
+def missing(what: str, why: str, back: str = "/", code: int = NOT_THERE) -> Page:
     """The page that says so."""
     view = MissingPage(what, why, back)
     parts = (PagePart("missing", "missing.html", view),)
