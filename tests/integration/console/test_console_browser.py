@@ -133,10 +133,15 @@ def test_hostile_names_stay_text(browser: Any) -> None:
 def test_pictures_of_the_pages_are_taken(browser: Any, address: str, tmp_path: Path) -> None:
     """With ONYX_TEST_PICTURES=1 those of the documentation are renewed."""
     folder = PICTURES if os.environ.get("ONYX_TEST_PICTURES") else tmp_path
-    pages = (("jobs", "/?q=s&sort=state"), ("job", "/jobs/clicks"), ("time", "/time?at=90"))
-    for name, path in pages:
-        page = opened(browser, address, path, viewport={"width": 1180, "height": 860})
+    pages = (
+        ("jobs", "/?q=s&sort=state", 760), ("job", "/jobs/clicks", 1_000),
+        ("time", "/time?at=90", 860),
+    )  # fmt: skip
+    for name, path, height in pages:
+        page = opened(browser, address, path, viewport={"width": 1180, "height": height})
         page.wait_for_selector("h1")
+        if page.get_attribute("body", "data-live"):
+            page.wait_for_selector("#live[data-state=live]")
         page.screenshot(path=folder / f"console-{name}.png")
         page.context.close()
         assert (PICTURES / f"console-{name}.png").exists()
