@@ -58,6 +58,7 @@ NAVIGATION: dict[str, dict[str, list[str]]] = {
             "docs/operations/operator",
             "docs/operations/data",
             "docs/operations/security",
+            "SECURITY",
             "docs/operations/events",
             "docs/operations/alerts",
             "docs/guide/operations",
@@ -81,6 +82,8 @@ NAVIGATION: dict[str, dict[str, list[str]]] = {
             "docs/reference/public-api",
             "docs/guide/limits",
             "docs/figures",
+            "docs/compatibility",
+            "CHANGELOG",
             "benchmarks/README",
         ],
         "Understand": [

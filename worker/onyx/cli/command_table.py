@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "init": "Write a job or a plugin to begin with, with tests.",
     "run": "Run a job on this machine: log, workers and all.",
     "validate": "Check a file; prints every problem with its key path.",
+    "schema": "Print the JSON Schema of a job file, for editors.",
     "plan": "Print how Spark would run a job.",
     "submit": "Submit a job to a running cluster and print its id.",
     "kill": "Stop a job for ever; one that has completed stays so.",

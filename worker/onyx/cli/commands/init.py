@@ -8,6 +8,7 @@ have their names.
 from __future__ import annotations
 
 import importlib.util
+import json
 import shlex
 from importlib import resources
 from pathlib import Path
@@ -16,17 +17,20 @@ from typing import Annotated, Literal
 from onyx.cli.command_line import Argument
 from onyx.errors import UserError
 from onyx.model.names import as_job_name
+from onyx.submission.job_schema import job_schema
 
 Kind = Literal["job", "windows", "requests", "kafka", "spark", "plugin"]
 KindArgument = Annotated[Kind, Argument("What it is to be.")]
 FolderArgument = Annotated[Path, Argument("Where; it is made if it is not there.")]
+SCHEMA_FILE = "job.schema.json"
+"""Job files of projects name it in their first lines."""
 _SUFFIX = ".txt"
 
 
 def init(kind: KindArgument = "job", folder: FolderArgument = Path()) -> None:
     """Write a project: a job of functions, with windows, that answers requests, between topics of
-    Kafka, or with Spark; or a plugin. Each has tests, and a page that says how to run it and what
-    it needs.
+    Kafka, or with Spark; or a plugin. Each has tests, a page that says how to run it and what
+    it needs, and a schema by which editors complete keys.
 
     The job and its module are named after the folder. Files that are there are not touched.
     """
@@ -48,6 +52,7 @@ def write_project(kind: str, folder: Path) -> list[Path]:
     """
     name = as_job_name(folder.resolve().name) or "job"
     files = {folder / path: text for path, text in project(kind, name).items()}
+    files[folder / SCHEMA_FILE] = json.dumps(job_schema())
     there = [path for path in files if path.exists()]
     if there:
         raise UserError(f"{there[0]} is there already, so nothing was written: name another folder")
