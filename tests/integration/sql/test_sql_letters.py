@@ -60,9 +60,14 @@ def test_a_table_is_read_some_rows_at_a_time_and_other_rows_stay(
     letters.write([whole_letter(n) for n in range(7)])
     letters.write([whole_letter(1, job="job-2"), whole_letter(8, task="other")])
     letters.write([whole_letter(9, id=""), whole_letter(9, id=""), whole_letter(9, job=None)])
+    sqlite_database.run(
+        """INSERT INTO letters (error, job, task, id, "time", segment, types) VALUES
+        ('{bad', 'job-1', 'work', 'x', '', '{}', ''), ('{}', 'job-1', 'work', 'y', '', '1', ''),
+        ('{}', 'job-1', 'work', 'z', 7, NULL, '')"""
+    )
     summary = redrive_of(letters.job, tmp_path / "marks").run(cluster)
     assert cluster.numbers == [0, 1, 1, 2, 3, 4, 5, 6]
-    assert summary.left == {"of task other": 1, "no letters": 3}
+    assert summary.left == {"of task other": 1, "no letters": 6}
 
 
 def test_letters_that_are_gone_before_they_went_in_are_said(

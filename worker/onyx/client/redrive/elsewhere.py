@@ -80,7 +80,7 @@ class TopicLetters:
             )
         wanted = {key: options[key] for key in _SHARED if key in options}
         wanted |= {"format": form, "offsetField": OFFSET, "bounded": True}
-        wanted |= {"onBadRecord": "segment"}
+        wanted |= {"onBadRecord": "segment", "compacted": True}
         self._topic = str(options.get("topic"))
         self._clock = context.clock
         self._input = build_input("kafka", replace(context, options=wanted, batch_format="dicts"))

@@ -29,6 +29,8 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
+    cast,
     delete,
     func,
     insert,
@@ -43,6 +45,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import JSON
 
 from onyx.base.path_names import PLAIN_NAMES, is_plain_name
+from onyx.base.structs import UNREADABLE
 from onyx.errors import UserError
 from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
@@ -159,15 +162,25 @@ class SqlStore:
         that all of these have, those behind the last ones; None: the first.
 
         Raises:
-            UserError: the table has no such columns.
+            UserError: the table has no such columns, or what no column of its kind holds.
         """
         texts = [self._column(key) for key in order]
-        wanted = select(*(self._column(key).label(key) for key in keys))
+        documents = {key for key in keys if isinstance(self._column(key).type, JSON)}
+        wanted = select(
+            *(cast(self._column(key), Text).label(key) for key in keys if key in documents),
+            *(self._column(key).label(key) for key in keys if key not in documents),
+        )
         wanted = wanted.where(*(text != "" for text in texts)).order_by(*texts).limit(most)
         if behind is not None:
             wanted = wanted.where(tuple_(*texts) > tuple_(*behind))
         with explained(self._context, self._reading), self._engine.connect() as connection:
-            return [dict(row) for row in connection.execute(wanted).mappings()]
+            try:
+                rows = [dict(row) for row in connection.execute(wanted).mappings()]
+            except (TypeError, ValueError) as error:  # SQLite keeps whatever it gets in any column
+                raise task_error(self._context, f"{self._reading} failed: {error}") from error
+        for row in rows:
+            row.update((key, _document(row[key])) for key in documents)
+        return rows
 
     def rows_without(self, keys: Sequence[str]) -> int:
         """How many rows have no text for one of these keys."""
@@ -223,6 +236,14 @@ class SqlStore:
     @property
     def _writing(self) -> str:
         return f"writing to table {self._target.table!r}"
+
+
+def _document(text: Any) -> Any:
+    """What a column of JSON holds; if that is something else, as it is."""
+    try:
+        return msgspec.json.decode(text)
+    except (TypeError, *UNREADABLE):
+        return text
 
 
 def table_of(engine: Engine, context: PluginContext, target: Target) -> Table:
