@@ -15,7 +15,7 @@ from onyx.base.seams import SystemClock
 from onyx.console import app as app_module
 from onyx.console.app import ConsoleApp, Guard
 from onyx.console.board import followed
-from onyx.console.serve import ConsoleOptions
+from onyx.console.serve import ConsoleOptions, guard_of
 from onyx.errors import Unavailable, UserError
 from onyx.ids import JobId
 from onyx.model.parsing.job import parse_mapping
@@ -247,6 +247,19 @@ def test_a_user_without_a_name_or_with_two_is_nobody(ada: Person) -> None:
     assert Person(ada.console, ada.world, X_User=" ").get("/").code == 401
     with pytest.raises(UserError, match="--token-file"):
         ConsoleOptions(user_header="X-User").check()
+
+
+def test_where_jobs_can_be_changed_a_token_is_asked_for_on_this_machine_too(
+    world: ConsoleWorld,
+) -> None:
+    for has_actions, code in ((False, 200), (True, 401)):
+        guard, drawn = guard_of(ConsoleOptions(has_actions=has_actions), SystemClock())
+        console = ConsoleApp(world.console(), guard)
+        assert ask(console, "/").code == code
+        assert bool(drawn) == has_actions
+    entered = ask(console, f"/login?token={drawn}")
+    assert (entered.code, entered.headers["location"]) == (303, "/")
+    assert ask(console, "/", Cookie=entered.headers["set-cookie"].partition(";")[0]).code == 200
 
 
 def test_a_console_without_actions_does_nothing(world: ConsoleWorld) -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from onyx.base.event_loop import EventLoop
 from onyx.base.on_demand import ModuleOnDemand, OnDemand
-from onyx.base.seams import SystemClock
+from onyx.base.seams import Clock, SystemClock
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.client.measures import measure_reader
@@ -147,10 +147,7 @@ def serving(
             actions,
             None if actions is None else appends_of(past, reporter.manifests, settings),
         )
-        drawn = secrets.token_urlsafe(16) if actions and not options.token_file else None
-        tokens = Tokens(clock, options.token_file or None, drawn)
-        unnamed = author(TOKEN, "unnamed") if options.token_file else user_of_process()
-        guard = Guard(options.hosts, tokens, unnamed, options.user_header)
+        guard, drawn = guard_of(options, clock)
         app = ConsoleApp(console, guard, files is not None)
         templates()
         loop = EventLoop("onyx-console")
@@ -160,6 +157,15 @@ def serving(
         stack.callback(lambda: _on(loop, server.close()))
         address = f"{'https' if server.tls else 'http'}://{_shown(options)}:{server.port}/"
         yield f"{address}login?token={drawn}" if drawn else address
+
+
+def guard_of(options: ConsoleOptions, clock: Clock) -> tuple[Guard, str]:
+    """Who may look, and the token that was drawn for that; empty: none was."""
+    if options.token_file:
+        tokens = Tokens(clock, options.token_file)
+        return Guard(options.hosts, tokens, author(TOKEN, "unnamed"), options.user_header), ""
+    drawn = secrets.token_urlsafe(16) if options.has_actions else ""
+    return Guard(options.hosts, Tokens(clock, value=drawn or None), user_of_process()), drawn
 
 
 def asker(client: JobReader, settings: Settings) -> Callable[[Replica], Measures]:
