@@ -64,6 +64,15 @@ def test_a_peer_without_partitions_hides_nothing_of_what_comes_into_the_others()
     assert (reads + InputMeasures(1, 5)).arriving_per_s is None
 
 
+@pytest.mark.parametrize(
+    ("mine", "its", "both"),
+    [(None, 0.0, None), (0.0, 0.0, 0.0), (5.0, 0.0, 5.0), (5.0, None, 5.0), (None, None, None)],
+)
+def test_a_peer_that_has_read_all_hides_no_other_whose_age_nobody_knows(mine, its, both):
+    parts = InputMeasures(1, 5, seconds_behind=mine), InputMeasures(0, 0, seconds_behind=its)
+    assert (parts[0] + parts[1]).seconds_behind == (parts[1] + parts[0]).seconds_behind == both
+
+
 def test_numbers_of_inputs_are_told_without_partitions_and_words():
     read = InputMeasures(
         1, 5, event_time_ms=9, slowest=(PartitionMeasures("secret", 3),), unknown="secret"

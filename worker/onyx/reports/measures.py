@@ -143,7 +143,7 @@ class InputMeasures(msgspec.Struct, frozen=True):
             self.partitions + other.partitions,
             _both(self.segments_behind, other.segments_behind),
             _both(self.bytes_behind, other.bytes_behind),
-            _most(self.seconds_behind, other.seconds_behind),
+            _oldest(self.seconds_behind, other.seconds_behind),
             arriving(self.arriving_per_s, other.arriving_per_s),
             _any(self.waiting, other.waiting),
             self.in_flight + other.in_flight,
@@ -516,6 +516,12 @@ def _any(mine: N | None, its: N | None) -> N | None:
 def _most(mine: N | None, its: N | None) -> N | None:
     known = [each for each in (mine, its) if each is not None]
     return max(known, default=None)
+
+
+def _oldest(mine: float | None, its: float | None) -> float | None:
+    """The greater age; not known where one has nothing behind and the other does not know it."""
+    found = _most(mine, its)
+    return None if not found and None in (mine, its) else found
 
 
 def _least(mine: N | None, its: N | None) -> N | None:
