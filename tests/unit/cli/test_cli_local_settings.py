@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 
+from onyx.cli.commands import run as command
 from onyx.cli.local_run import settings_for
 from onyx.model.job import Job
 from onyx.settings import TelemetrySettings
@@ -34,3 +40,16 @@ def test_variables_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_option_is_before_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert telemetry(monkeypatch, "DEBUG", LOG_LEVEL="INFO").log_level == "DEBUG"
+
+
+def test_sigterm_interrupts_a_run_and_nothing_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def log(*_: object) -> Iterator[None]:
+        signal.raise_signal(signal.SIGTERM)
+        yield
+
+    monkeypatch.setattr(command, "local_log", log)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        command.run(Path("job.yaml"))
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -334,6 +334,16 @@ def test_rows_that_are_no_letters_are_counted_and_left(tmp_path: Path) -> None:
     assert summary.left == {"no letters": 13}
 
 
+def test_what_stands_for_a_record_that_no_input_could_decode_goes_in_as_it_is(
+    tmp_path: Path,
+) -> None:
+    bad = {"_error": "no json", "_raw": "{\ufffd"}
+    write(tmp_path / "bad", letter(1) | {"segment": bad})
+    cluster = FakeCluster()
+    redrive(tmp_path / "bad").run(cluster)
+    assert [*cluster.taken.values()] == [[bad]]
+
+
 def test_a_segment_that_its_letter_does_not_have_stays_and_the_first_is_named(
     tmp_path: Path,
 ) -> None:

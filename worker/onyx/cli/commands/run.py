@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -80,12 +82,11 @@ def run(
     modules that the job names are looked for beside the job file and in the current folder. At the
     end it says which segments went to dead letters, matched no flow condition, or came late.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
     given = settings()
     options = serve.ConsoleOptions(port=0) if console else None
     # While this process imports the rest of itself and checks the job, what forks the workers
     # imports what they need besides.
-    with local_log(given, keep, SHARED) as (there, launcher):
+    with _interrupted_by_sigterm(), local_log(given, keep, SHARED) as (there, launcher):
         job, found = local_run.checked(file, modules, engine, log_level)
         dealt = local_run.peers_of_processes(job, peers, processes)
         status, progress = local_run.run_here(
@@ -101,6 +102,15 @@ def run(
         )
 
 
-def _interrupt(*_: object) -> None:
-    """SIGTERM ends everything as Ctrl-C does, in an orderly way."""
-    raise KeyboardInterrupt
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends everything in the block as Ctrl-C does, in an orderly way."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
