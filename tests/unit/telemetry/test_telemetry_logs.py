@@ -22,7 +22,15 @@ from onyx.replica.job_events import (
     JobEvent,
     local_event,
 )
-from onyx.telemetry.logs import ERROR_CHARACTERS_MAX, configure, describe, happened, locate
+from onyx.telemetry import logs
+from onyx.telemetry.logs import (
+    ERROR_CHARACTERS_MAX,
+    configure,
+    describe,
+    happened,
+    last_lines,
+    locate,
+)
 
 log = logging.getLogger("onyx.peer")
 
@@ -46,6 +54,24 @@ def written(log_format: str, level: str = "INFO", **fields: Any) -> io.StringIO:
     stream = io.StringIO()
     configure(level, log_format, stream, fields)
     return stream
+
+
+def test_the_last_lines_are_kept_for_whoever_asks_about_a_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logs._kept.lines.clear()
+    written("text")
+    for number in range(logs.LINES_KEPT + 5):
+        log.info("about all %d", number)
+    locate({"job": "flights"})
+    log.info("about flights")
+    locate({"job": "hotels"})
+    log.info("about hotels")
+    found = [json.loads(each) for each in last_lines("flights")]
+    assert [each["event"] for each in found][-2:] == ["about all 404", "about flights"]
+    assert len(found) == logs.LINES_KEPT - 1, "that of another job is not given"
+    monkeypatch.setattr(logs, "LINES_BYTES_MAX", 300)
+    assert 0 < len(last_lines("flights")) < 5
 
 
 def test_a_json_line_has_the_event_and_says_where_it_happened() -> None:

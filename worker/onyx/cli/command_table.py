@@ -29,6 +29,8 @@ COMMANDS: Mapping[str, str] = {
     "set": "Give keys of a task other values while its job runs.",
     "jobs": "List jobs: state, peers, why a job waits or failed.",
     "console": "Show jobs and what happens to them in a browser.",
+    "bundle": "Write all that a cluster says of a job into a file.",
+    "replay": "Run the batch again at which a job has failed.",
     "append": "Hand segments to an input of a running job.",
     "redrive": "Put dead letters into a running job again, each once.",
     "state": "Show what a job holds: windows, states, tables, joins.",

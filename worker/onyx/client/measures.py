@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -29,12 +29,13 @@ from onyx.reports.measures import (
     Measures,
     PeerMeasures,
     TaskMeasures,
+    WorkerDiagnostics,
     WorkerMeasures,
     of_jobs,
 )
 from onyx.settings import Settings
 from onyx.transport.state_asking import asking
-from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
+from onyx.transport.state_queries import DIAGNOSTICS, MEASURES, StateAnswer, StateQuery
 
 if TYPE_CHECKING:  # what submits jobs takes longer to import than `onyx jobs` to answer
     from onyx.client.client import Client
@@ -48,7 +49,9 @@ HANGING_MAX = 512
 SILENT = "no answer in time"
 Ask = Callable[[str, StateQuery, float], StateAnswer]
 """Ask the group at an address, within so many seconds; raises as `state_asking.ask`."""
+T = TypeVar("T")
 _decoder = msgspec.json.Decoder(WorkerMeasures)
+_diagnostics = msgspec.json.Decoder(WorkerDiagnostics)
 _CONNECT: OnDemand[Callable[[Settings], Client]] = OnDemand("onyx.client.connection:connect")
 
 
@@ -74,60 +77,90 @@ class MeasureReader:
         """
         replica = self._client.replica() if replica is None else replica
         groups = groups_of(replica, job)
+        found, silent = self._answers(groups, MEASURES, job, timeout_s, _decoder)
+        return Measures(tuple(found.values()), silent)
+
+    def diagnostics(
+        self, replica: Replica, job: JobId, timeout_s: float = TIMEOUT_S
+    ) -> tuple[dict[GroupId, WorkerDiagnostics], dict[str, str]]:
+        """The metrics of all workers and their last log lines, those about the job and about none;
+        and who did not answer, with the reason."""
+        groups = groups_of(replica, None)
+        return self._answers(groups, DIAGNOSTICS, job, timeout_s, _diagnostics)
+
+    def _answers(
+        self,
+        groups: Mapping[GroupId, str],
+        what: str,
+        job: JobId | None,
+        timeout_s: float,
+        decoder: msgspec.json.Decoder[T],
+    ) -> tuple[dict[GroupId, T], dict[str, str]]:
+        found, silent = dict[GroupId, T](), dict[str, str]()
         if not groups:
-            return Measures()
-        found, silent = [], {}
-        for group, answer in self._asked(groups, job, timeout_s).items():
+            return found, silent
+
+        def ask(group: GroupId, address: str) -> T:
+            return self._answer(group, address, what, job, timeout_s, decoder)
+
+        for group, answer in _asked(groups, ask, timeout_s).items():
             if not answer.done() or answer.cancelled():
                 silent[str(group)] = f"{SILENT}: {timeout_s:g} s"
             elif (error := answer.exception()) is None:
-                found.append(answer.result())
+                found[group] = answer.result()
             elif isinstance(error, OnyxError):
                 silent[str(group)] = str(error)
             elif isinstance(error, ValueError):  # of an address that is none
                 silent[str(group)] = f"cannot be asked at {groups[group]!r}: {error}"
             else:
                 raise error
-        return Measures(tuple(found), silent)
-
-    def _asked(
-        self, groups: Mapping[GroupId, str], job: JobId | None, timeout_s: float
-    ) -> dict[GroupId, Future[WorkerMeasures]]:
-        """The answers, as far as they have come in time. Who hangs gives its place to the next one
-        after a little of that time."""
-        until_s = time.monotonic() + timeout_s
-        pool = ThreadPoolExecutor(min(len(groups), ASKED_AT_ONCE + HANGING_MAX), "onyx-measures")
-        free, patience_s = threading.Semaphore(ASKED_AT_ONCE), timeout_s / (2 * HANGING_MAX)
-        asked: dict[GroupId, Future[WorkerMeasures]] = {}
-        for group, address in groups.items():
-            free.acquire(timeout=patience_s)
-            asked[group] = pool.submit(self._answer, group, address, job, timeout_s)
-            asked[group].add_done_callback(lambda _: free.release())
-        wait(asked.values(), max(0.0, until_s - time.monotonic()))
-        pool.shutdown(wait=False, cancel_futures=True)
-        return asked
+        return found, silent
 
     def _answer(
-        self, group: GroupId, address: str, job: JobId | None, timeout_s: float
-    ) -> WorkerMeasures:
+        self,
+        group: GroupId,
+        address: str,
+        what: str,
+        job: JobId | None,
+        timeout_s: float,
+        decoder: msgspec.json.Decoder[T],
+    ) -> T:
         query = StateQuery(
             self._tenancy,
             group,
             PeerId(""),
             job or JobId(""),
             AllocationVersion(0),
-            MEASURES,
+            what,
             b"",
             1,
         )
         data = self._ask(address, query, timeout_s).data
         try:
-            return _decoder.decode(data)
+            return decoder.decode(data)
         except UNREADABLE as error:
             raise UserError(
                 f"the worker at {address} measures in another way: run the same version of Onyx "
                 f"everywhere ({error})"
             ) from error
+
+
+def _asked(
+    groups: Mapping[GroupId, str], ask: Callable[[GroupId, str], T], timeout_s: float
+) -> dict[GroupId, Future[T]]:
+    """The answers, as far as they have come in time. Who hangs gives its place to the next one
+    after a little of that time."""
+    until_s = time.monotonic() + timeout_s
+    pool = ThreadPoolExecutor(min(len(groups), ASKED_AT_ONCE + HANGING_MAX), "onyx-measures")
+    free, patience_s = threading.Semaphore(ASKED_AT_ONCE), timeout_s / (2 * HANGING_MAX)
+    asked: dict[GroupId, Future[T]] = {}
+    for group, address in groups.items():
+        free.acquire(timeout=patience_s)
+        asked[group] = pool.submit(ask, group, address)
+        asked[group].add_done_callback(lambda _: free.release())
+    wait(asked.values(), max(0.0, until_s - time.monotonic()))
+    pool.shutdown(wait=False, cancel_futures=True)
+    return asked
 
 
 def measure_reader(

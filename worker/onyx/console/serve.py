@@ -102,6 +102,25 @@ class ConsoleOptions(msgspec.Struct, frozen=True):
             )
 
 
+class StillLife(msgspec.Struct, frozen=True):
+    """A moment that is shown for ever, of a cluster that cannot be asked any more."""
+
+    at_ms: int
+    measures: Measures
+
+    def now_ms(self) -> int:
+        """The moment."""
+        return self.at_ms
+
+    def ask(self, replica: Replica) -> Measures:
+        """What workers measured; addresses in it are asked nothing."""
+        return self.measures
+
+    def answer(self, question: Question, timeout_s: float) -> WindowView:
+        """Raises UserError: there is no state."""
+        raise UserError("a bundle has no states of tasks: ask the cluster with `onyx state`")
+
+
 @contextmanager
 def console_of(
     settings: Settings, options: ConsoleOptions, failed: Callable[[], None]
@@ -126,27 +145,28 @@ def serving(
     settings: Settings,
     options: ConsoleOptions,
     failed: Callable[[], None] = lambda: None,
+    still: StillLife | None = None,
 ) -> Iterator[str]:
-    """The address of a console of what a client reads. As `console_of`."""
+    """The address of a console of what a client reads. As `console_of`.
+
+    Args:
+        still: the moment of all pages, and what workers measured then; None: now, they are asked.
+    """
+    options.check()
     clock, http = SystemClock(), settings.http
     listener = listener_at(options.host, options.port, "--host and --port")
     with ExitStack() as stack:
         stack.callback(listener.close)
         files = ServerFiles.named_by(http.cert_file, http.key_file, http.client_ca_file, VARIABLES)
         past = stack.enter_context(followed(client, failed))
-        ask = asker(client, settings)
-        reporter = Reporter(client, past, clock.wall_ms, time.monotonic, FRESH_S, ask)
+        ask = asker(client, settings) if still is None else still.ask
+        answer = answerer(client, settings) if still is None else still.answer
+        now_ms = clock.wall_ms if still is None else still.now_ms
+        reporter = Reporter(client, past, now_ms, time.monotonic, FRESH_S, ask)
         actions = Actions(client, past, reporter.manifests) if options.has_actions else None
-        console = Console(
-            client,
-            past,
-            reporter,
-            settings.tenancy_id,
-            clock.wall_ms,
-            answerer(client, settings),
-            actions,
-            None if actions is None else appends_of(past, reporter.manifests, settings),
-        )
+        appends = None if actions is None else appends_of(past, reporter.manifests, settings)
+        tenancy = settings.tenancy_id
+        console = Console(client, past, reporter, tenancy, now_ms, answer, actions, appends)
         guard, drawn = guard_of(options, clock)
         app = ConsoleApp(console, guard, files is not None)
         templates()

@@ -147,7 +147,7 @@ class _First(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @prepared
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class ArchivedEntry(msgspec.Struct, forbid_unknown_fields=True):
     """An entry: its bytes as they were in the log, or why they could not be read."""
 
     position: int
@@ -161,7 +161,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 def encode_file(origin: Origin, entries: Sequence[Entry]) -> bytes:
     """The entries that follow an origin, in order and without a gap."""
     first = _First(origin.position, msgspec.Raw(origin.replica or _NO_REPLICA))
-    lines = [msgspec.json.encode(each) for each in (first, *map(_line, entries))]
+    lines = [msgspec.json.encode(each) for each in (first, *map(archived, entries))]
     # Without a time, so that whoever writes the same entries writes the same bytes.
     return gzip.compress(b"\n".join(lines), mtime=0)
 
@@ -175,7 +175,7 @@ def decode_file(name: str, data: bytes) -> tuple[bytes, list[Entry]]:
     try:
         first, *lines = gzip.decompress(data).split(b"\n")
         replica = bytes(msgspec.json.decode(first, type=_First).replica)
-        entries = [_entry(msgspec.json.decode(line, type=_Line)) for line in lines]
+        entries = [entry_of(msgspec.json.decode(line, type=ArchivedEntry)) for line in lines]
     except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
         raise StateError(
             f"{name} in the archive of the log is damaged ({error}); restore it from a copy, or "
@@ -184,10 +184,10 @@ def decode_file(name: str, data: bytes) -> tuple[bytes, list[Entry]]:
     return b"" if replica == _NO_REPLICA else replica, entries
 
 
-def _line(entry: Entry) -> _Line:
+def archived(entry: Entry) -> ArchivedEntry:
     command = entry.command
     if isinstance(command, Undecodable):
-        return _Line(
+        return ArchivedEntry(
             entry.position,
             fn=command.fn,
             unreadable=command.reason,
@@ -195,10 +195,10 @@ def _line(entry: Entry) -> _Line:
             sequence=entry.sequence,
         )
     data = encode_entry(command, entry.writer, entry.sequence, entry.parent, entry.by, entry.at_ms)
-    return _Line(entry.position, msgspec.Raw(data))
+    return ArchivedEntry(entry.position, msgspec.Raw(data))
 
 
-def _entry(line: _Line) -> Entry:
+def entry_of(line: ArchivedEntry) -> Entry:
     position = Position(line.position)
     if line.unreadable:
         return Entry(position, Undecodable(line.fn, line.unreadable), line.writer, line.sequence)

@@ -78,6 +78,11 @@ def exception(job: JobId) -> str:
     return f"exception/{job}"
 
 
+def failed_batch(job: JobId) -> str:
+    """The segments at which it was killed; goes with what killed it."""
+    return f"{exception(job)}/batch"
+
+
 def code(job: JobId) -> str:
     """With which code the job began."""
     return f"code/{job}"

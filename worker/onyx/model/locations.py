@@ -7,7 +7,8 @@ import re
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/]*)")
 _SIGNED = re.compile(r"[?&](X-Amz-|AWSAccessKeyId|Signature|access.?key|secret|token)", re.I)
-_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@'\"]*@")
+_USER = re.compile(r"(?<=[A-Za-z0-9+.-])(://)[^/\s@'\"]*@")
+"""The scheme is not part of it: each letter of a long text could begin one."""
 _SECRET = re.compile(
     r"([?&;](?:[\w.-]*(?:password|passwd|pwd|secret|token|signature|credential|access.?key(?:id)?)"
     r"|sig|api.?key)=)[^&\s;'\"]+",

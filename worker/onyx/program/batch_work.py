@@ -505,4 +505,5 @@ def _failure(
         detail += f" ({many} segments of the batch failed)"
     if phase in (Phase.READ_BATCH, Phase.APPLY_FN):
         detail += MEND if program.entry.type == "output" else MEND_OR_ROUTE
-    return Failure(phase.value, error, detail, many, segment_at(batch.segments, index))
+    segment = segment_at(batch.segments, index)
+    return Failure(phase.value, error, detail, many, segment, index=index)

@@ -62,12 +62,14 @@ class Failure(Exception):
         segments: int = 1,
         segment: Segment | None = None,
         report: dict[str, Any] | None = None,
+        index: int = 0,
     ) -> None:
-        """`segment`: one for which it was raised, if that is known. `report`: of where it happened,
-        if that was another process."""
+        """`segment`: one for which it was raised, if that is known, and `index` that of it in its
+        batch. `report`: of where it happened, if that was another process."""
         self.report = report
         self.segments = segments
         self.segment = segment
+        self.index = index
         self.phase = phase
         self.error = error
         self.detail = detail or describe(error)
@@ -118,6 +120,25 @@ def report(
         "errors": errors,
         "segment": segment,
         "traceback": whole_traceback(error) if values else "",
+    }
+
+
+def without_values(report: Mapping[str, Any], shape: str) -> dict[str, Any]:
+    """A report as `report` makes it where no values may be shown.
+
+    Args:
+        shape: of the segment, if it is known.
+    """
+    said = str(report.get("message", ""))
+    detail = str(report.get("detail", ""))
+    errors = [each | {"message": HIDDEN} for each in report.get("errors", ())]
+    return {
+        **report,
+        "message": HIDDEN,
+        "detail": detail.replace(said, HIDDEN) if said in detail and said else HIDDEN,
+        "errors": errors,
+        "segment": shape,
+        "traceback": "",
     }
 
 

@@ -335,6 +335,16 @@ class WorkerMeasures(msgspec.Struct, frozen=True):
 
 
 @prepared
+class WorkerDiagnostics(msgspec.Struct, frozen=True):
+    """What one worker says besides, for a bundle."""
+
+    lines: tuple[str, ...] = ()
+    """Its last log lines as JSON, those about the job and those about none."""
+    metrics: str = ""
+    """All that it counts, as Prometheus has it; the beginning."""
+
+
+@prepared
 class Measures(msgspec.Struct, frozen=True):
     """The answers of the workers of a job, or of a cluster."""
 

@@ -13,7 +13,9 @@ import re
 import msgspec
 
 from onyx.errors import OnyxError, UserError
+from onyx.flow.batch import Batch
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.program.failed_batch import SPARK_BYTES_MAX, kept
 from onyx.program.failure import Failure, report
 from onyx.spark.driver.request import QueryFailure
 from onyx.spark.session.blame import blame, shortened
@@ -46,17 +48,26 @@ def is_disordered(error: BaseException) -> bool:
 
 
 def failed(
-    job: str, task: str, peer: str, phase: str, error: Exception, values: bool
+    job: str,
+    task: str,
+    peer: str,
+    phase: str,
+    error: Exception,
+    values: bool,
+    batch: Batch | None = None,
 ) -> TaskFailed | Disordered:
     """What is raised when a task of the job has failed.
 
     Args:
         values: whether what is in a segment may be shown.
+        batch: that it worked on.
     """
     failure = error if isinstance(error, Failure) else Failure(phase, error)
     if isinstance(failure.error, Disordered):
         return failure.error
     found = report(JobId(job), TaskName(task), PeerId(peer), failure, values)
+    if values and batch is not None:
+        found["batch"] = kept(batch, failure.index, SPARK_BYTES_MAX)
     message = f"task {task!r} failed in {failure.phase}: {found['detail']}"
     by_user = isinstance(failure.error, UserError) or not isinstance(failure.error, OnyxError)
     return TaskFailed(QueryFailure(message, by_user, task, found))

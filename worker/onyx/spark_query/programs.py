@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from onyx.base.seams import Clock, SystemClock
 from onyx.base.structs import prepared
+from onyx.flow.batch import Batch
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.joins.shares import Dealing
 from onyx.joins.table import Table
@@ -70,11 +71,12 @@ class Query:
         """What failures and events name as the peer."""
         return PeerId(f"spark-{self.request.attempt}")
 
-    def failure(self, task: str, phase: str, error: Exception) -> Exception:
-        """What is raised when a task has failed."""
-        return failed(
-            self.request.job_id, task, self.peer, phase, error, self.request.report_values
-        )
+    def failure(
+        self, task: str, phase: str, error: Exception, batch: Batch | None = None
+    ) -> Exception:
+        """What is raised when a task has failed, over a batch."""
+        values = self.request.report_values
+        return failed(self.request.job_id, task, self.peer, phase, error, values, batch)
 
     def program(self, task: str, bucket: Callable[[], int]) -> Program:
         """A task, ready to run; a new one with each call, because functions may keep state in its

@@ -90,9 +90,11 @@ class Tree:
                 self._laps[task, child] = laps_to(program.job, task, child)
         return self._programs[task]
 
-    def failure(self, task: str, phase: str, error: Exception) -> Exception:
-        """What is raised when a task has failed."""
-        return self._query.failure(task, phase, error)
+    def failure(
+        self, task: str, phase: str, error: Exception, batch: Batch | None = None
+    ) -> Exception:
+        """What is raised when a task has failed, over a batch."""
+        return self._query.failure(task, phase, error, batch)
 
     def blamed(self, task: str, phase: str, error: Exception) -> Exception:
         """What is raised when something raises that a task has done, or one that it has fed."""
@@ -187,7 +189,7 @@ class Tree:
         except TaskFailed:
             raise
         except Exception as error:
-            raise self.failure(program.task, phase.value, error) from error
+            raise self.failure(program.task, phase.value, error, batch) from error
         self._pass_on(program, work.batch, routed)
         if unchanged is None or not routed.retries:
             return _Tried(Batch([]), work.left)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 
 from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
+from onyx.program.failed_batch import BYTES_MAX, kept
 from onyx.program.failure import Failure, blamed, code_line, report
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
@@ -34,6 +35,7 @@ from onyx.replica.job_events import (
 from onyx.task.parts import Assignment, PlannedRestart, TaskStatus, is_allocated
 from onyx.task.table import ADVANCED, DONE, LOOP_END, WAITING, WAITING_PHASES, Answer, StepOutcome
 from onyx.task.task import Stop, Task
+from onyx.task.user_code import NO_BATCH
 from onyx.telemetry.catalog import ERRORS
 from onyx.telemetry.logs import happened
 
@@ -213,6 +215,9 @@ def _decide(task: Task, failure: Failure) -> None:
         failure = exhausted
     values = task.assignment.services.settings.task.report_values
     text = failure.report or report(task.job_id, task.name, task.peer, failure, values)
+    batch = task.work.batch
+    if values and batch is not None and task.phase not in NO_BATCH:
+        text["batch"] = kept(batch, failure.index, BYTES_MAX)
     stored = task.assignment.services.store_exception(task.job_id, text)
     why = bounded(f"task {task.name} failed in {failure.phase} with {text.get('type')}")
     stored.add_done_callback(lambda _: task.assignment.propose(KillJob(task.job_id, why)))
@@ -235,7 +240,14 @@ def plan_restart(assignment: Assignment, status: TaskStatus, failure: Failure) -
             f"restarted {count} times without {settings.restarts_forgotten_after_s:g} s of work in "
             f"between (setting task.restarts_max); the last error: {failure.detail}"
         )
-        return Failure(failure.phase, failure.error, detail, failure.segments, failure.segment)
+        return Failure(
+            failure.phase,
+            failure.error,
+            detail,
+            failure.segments,
+            failure.segment,
+            index=failure.index,
+        )
     first_s, most_s = settings.retry_start_interval_s, settings.retry_start_interval_max_s
     wait_s = min(first_s * 2**count, most_s)
     status.restart = PlannedRestart(now_s + wait_s, afresh)

@@ -148,5 +148,9 @@ class GroupMetrics:
     def replace(self, metric: Metric, series: Mapping[tuple[str, ...], float]) -> None:
         """Set a gauge to exactly these series, by their labels: all others of it end."""
 
+    def text(self) -> str:
+        """All of them, as Prometheus has them."""
+        return ""
+
 
 NULL_GROUP = GroupMetrics()

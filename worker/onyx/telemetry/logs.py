@@ -19,6 +19,7 @@ import re
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
@@ -36,6 +37,10 @@ FIELD_CHARACTERS_MAX = 256
 MESSAGE_CHARACTERS_MAX = 1_024
 FRAMES_MAX = 8
 """Frames of a traceback that are logged, the innermost."""
+
+LINES_KEPT = 400
+LINES_BYTES_MAX = 262_144
+"""The lines that somebody is given who asks for them."""
 
 _HAPPENED = "onyx_event"
 _events = logging.getLogger("onyx.jobs")
@@ -102,7 +107,7 @@ def configure(
     mine = [logging.StreamHandler(stream or sys.stderr), *_appended(file)]
     for handler in mine:
         handler.setFormatter(_FORMATTERS[log_format]())
-    root.handlers[:0] = mine
+    root.handlers[:0] = [*mine, _kept]
     _followed.add((level, log_format, file, config))
 
 
@@ -168,6 +173,20 @@ def _appended(file: str) -> list[logging.Handler]:
         raise SettingsError(f"telemetry.log_file={file!r}: {error.strerror}") from error
 
 
+def last_lines(job: str) -> list[str]:
+    """The newest lines of this process as JSON, the oldest first: those about a job, and those
+    about none."""
+    found: list[str] = []
+    room = LINES_BYTES_MAX
+    for its, line in reversed(_kept.lines.copy()):
+        if its in ("", job):
+            room -= len(line)
+            if room < 0:
+                break
+            found.append(line)
+    return found[::-1]
+
+
 def truncated(text: str, characters_max: int = ERROR_CHARACTERS_MAX) -> str:
     """The beginning of `text`, marked when something was cut."""
     return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
@@ -209,6 +228,22 @@ class _JsonFormatter(_Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class _Kept(logging.Handler):
+    """Keeps the last lines, each with the job that it is about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[tuple[object, str]] = deque(maxlen=LINES_KEPT)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            event = _event(record)
+            fields = _fields() if event is None else _fields() | event.fields
+            self.lines.append((fields.get("job", ""), self.format(record)))
+        except Exception:  # what cannot be logged ends no thread
+            self.handleError(record)
+
+
 class _TextFormatter(_Formatter):
     def _line(self, record: logging.LogRecord) -> str:
         message = truncated(record.getMessage(), MESSAGE_CHARACTERS_MAX)
@@ -226,6 +261,8 @@ class _TextFormatter(_Formatter):
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Characters that end a line, move a cursor, or turn the direction of text; not a tab."""
+_kept = _Kept()
+_kept.setFormatter(_JsonFormatter())
 _FORMATTERS = {"text": _TextFormatter, "json": _JsonFormatter}
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 from onyx.telemetry.catalog import BUILD_INFO, METRICS, TASK, Metric
 from onyx.telemetry.interface import NO_EXAMPLE, GroupMetrics, TaskMetrics
@@ -112,6 +112,10 @@ class PrometheusGroupMetrics(GroupMetrics):
         for labels, value in series.items():
             self._families[metric.name].labels(*labels).set(value)
         self._replaced[metric] = frozenset(series)
+
+    def text(self) -> str:
+        """All of them, as Prometheus has them."""
+        return generate_latest(self.registry).decode()
 
     def _child(self, metric: Metric, labels: tuple[str, ...]) -> Any:
         """The series with these labels, looked up once: that costs more than the update."""

@@ -31,6 +31,9 @@ MEASURES = ".measures"
 """In place of a state: what the group measures (`reports.measures`), as JSON; of one job, or of all
 with an empty id. No peer is asked, and no allocation version is meant."""
 
+DIAGNOSTICS = ".diagnostics"
+"""Likewise: its last log lines, and all that it counts (`reports.measures.WorkerDiagnostics`)."""
+
 
 def tokens_of_states(settings: Settings, clock: Clock) -> Tokens:
     """The tokens that open all states of a worker, over HTTP and over gRPC."""

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Annotated
+import sys
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Any
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from onyx.base.on_demand import ModuleOnDemand
+from onyx.bundle.bundle_file import read
+from onyx.bundle.bundled_log import client_of
 from onyx.cli.command_line import Option
 from onyx.cli.local_server import KeptOption, log_of
 from onyx.cli.options import LogOption, TenancyOption, ZooKeeperOption
-from onyx.processes.surroundings import configure_logs, stop_signal
+from onyx.errors import SettingsError
+from onyx.processes.surroundings import configure_logs, settings, stop_signal
+from onyx.replica.authors import escaped
+from onyx.settings import Settings
 
 serve = ModuleOnDemand("onyx.console.serve", extra="console")
 PORT = 8484
+NOTE_CHARACTERS_MAX = 1_000
+ALONE = (
+    "--bundle goes without --kept, --zookeeper, --log, --tenancy and --actions: all is in the "
+    "file, and nothing can be done to its jobs"
+)
+BundleOption = Annotated[
+    Path | None,
+    Option("--bundle", "File that `onyx bundle` has written; no cluster is asked.", metavar="FILE"),
+]
 
 
 def console(
@@ -42,6 +60,7 @@ def console(
         bool, Option("--actions", "Let jobs be suspended, resumed, drained, changed and killed.")
     ] = False,
     kept: KeptOption = None,
+    bundle: BundleOption = None,
     zookeeper: ZooKeeperOption = None,
     log_folder: LogOption = None,
     tenancy: TenancyOption = None,
@@ -52,12 +71,32 @@ def console(
     SIGTERM or Ctrl-C.
     """
     stop = stop_signal()
+    if bundle is not None and (kept or zookeeper or log_folder or tenancy or actions):
+        raise SettingsError(ALONE)
     options = serve.ConsoleOptions(
         host, port, tuple(name or ()), token_file or "", user_header or "", actions
     )
     with ExitStack() as stack:
-        found = stack.enter_context(log_of(kept, zookeeper, log_folder, tenancy))
-        configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
-        address = stack.enter_context(serve.console_of(found, options, stop.set))
-        print(f"the console of {found.tenancy_id} is at {address}", flush=True)
+        if bundle is not None:
+            whose, opened = _of_bundle(bundle, settings(), options, stop)
+        else:
+            found = stack.enter_context(log_of(kept, zookeeper, log_folder, tenancy))
+            configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
+            whose, opened = found.tenancy_id, serve.console_of(found, options, stop.set)
+        address = stack.enter_context(opened)
+        print(f"the console of {whose} is at {address}", flush=True)
         stop.wait()
+
+
+def _of_bundle(
+    file: Path, found: Settings, options: Any, stop: Event
+) -> tuple[str, AbstractContextManager[str]]:
+    """What is shown, and the console of it."""
+    shown = read(file)
+    for note in shown.notes:
+        print(f"warning: {escaped(note, NOTE_CHARACTERS_MAX)}", file=sys.stderr)
+    head = shown.head
+    whose = escaped(f"a bundle of {head.name or head.job}", NOTE_CHARACTERS_MAX)
+    still, client = serve.StillLife(head.at_ms, shown.measures), client_of(shown)
+    found = replace(found, tenancy_id=whose)
+    return whose, serve.serving(client, found, options, stop.set, still)

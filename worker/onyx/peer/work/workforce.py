@@ -39,6 +39,7 @@ from onyx.plugins.registry import build_input, build_output
 from onyx.replica.command import Command
 from onyx.replica.job_events import TASK_FAILED, local_event
 from onyx.replica.state import Replica
+from onyx.reports.measures import WorkerDiagnostics
 from onyx.requests.request import Answer as RequestAnswer
 from onyx.requests.request import Append, answered
 from onyx.settings import Settings
@@ -46,9 +47,10 @@ from onyx.state.location import open_store, state_location
 from onyx.storage.interface import BlobStore, MemoryBlobStore
 from onyx.tables.shared import SharedTables
 from onyx.task.task import ReturnedValues, StateQuestion, trees_message
-from onyx.telemetry.logs import happened
+from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.logs import happened, last_lines
 from onyx.transport.interface import Lookup
-from onyx.transport.state_queries import MEASURES, StateAnswer, StateQuery
+from onyx.transport.state_queries import DIAGNOSTICS, MEASURES, StateAnswer, StateQuery
 
 if TYPE_CHECKING:
     from onyx.spark.child.request import StageRunner
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
     from onyx.spark.driver.request import QueryRequest, RunningQuery
 
 logger = logging.getLogger("onyx.peer")
+METRICS_CHARACTERS_MAX = 1_000_000
+"""The metrics that somebody is given who asks for them."""
 _RUN_IN_CHILD: OnDemand[StageRunner] = OnDemand("onyx.spark.child.runner:run_in_child")
 _QUERY_PROCESS: OnDemand[type[QueryProcess]] = OnDemand("onyx.spark.driver.process:QueryProcess")
 
@@ -103,7 +107,9 @@ class Workforce:
 
     def start(self) -> None:
         """Take what the transport brings, and run the tasks that are given from now on."""
-        handlers = TransportHandlers(self.tasks, self._append, self.measuring)
+        handlers = TransportHandlers(
+            self.tasks, self._append, self.measuring, self._life.context.metrics
+        )
         self._life.transport.start(self._life.group, handlers)
         self._life.transport.on_room(self._threads.wake)
         self._threads.start()
@@ -145,10 +151,11 @@ class TransportHandlers:
         tasks: RunningTasks,
         append: Callable[[Append], Future[RequestAnswer]],
         measuring: Measuring,
+        metrics: GroupMetrics,
     ) -> None:
         """`append` routes the requests of clients."""
         self._tasks = tasks
-        self._measuring = measuring
+        self._measuring, self._metrics = measuring, metrics
         self.on_append = append
 
     def on_acks(
@@ -205,11 +212,15 @@ class TransportHandlers:
             runner.task.post(message)
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
-        """A client asks for the state of a window, or for what this worker measures."""
+        """A client asks for the state of a window, or for what this worker measures and logs."""
         answer: Future[StateAnswer] = Future()
-        if query.state == MEASURES:
+        if query.state in (MEASURES, DIAGNOSTICS):
             try:
-                document = self._measuring.document(query.job or None)
+                if query.state == MEASURES:
+                    document: object = self._measuring.document(query.job or None)
+                else:
+                    text = self._metrics.text()[:METRICS_CHARACTERS_MAX]
+                    document = WorkerDiagnostics(tuple(last_lines(query.job)), text)
                 answer.set_result(StateAnswer(msgspec.json.encode(document), more=False))
             except Unavailable as error:
                 answer.set_exception(error)
@@ -310,9 +321,14 @@ class ExceptionReports:
             happened(local_event(TASK_FAILED, job, task=task, phase=phase, why=detail))
 
         def store() -> None:
-            path = documents.exception(job)
+            said = {key: value for key, value in report.items() if key != "batch"}
+            batch, log = report.get("batch"), self._life.log
             try:
-                self._life.log.put_document(path, msgspec.json.encode(report), None)
+                path, data = documents.exception(job), msgspec.json.encode(said)
+                is_first = log.put_document(path, data, None) is not None
+                if is_first and batch is not None:
+                    path, data = documents.failed_batch(job), msgspec.json.encode(batch)
+                    log.put_document(path, data, None)
             except OnyxError as error:
                 logger.error("what killed job %s could not be stored: %s; %s", job, error, detail)
 
