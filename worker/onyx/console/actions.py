@@ -57,7 +57,10 @@ ACTIONS: Mapping[str, JobAction] = {
     "resume": JobAction(
         "Resume",
         "resumed",
-        ("It asks for peers again, and goes on from where its inputs were complete.",),
+        (
+            "It asks for peers again, and goes on from where its inputs were complete.",
+            "One that is paused for an upgrade reads on, and the upgrade is given up.",
+        ),
         "desiredState: Running",
     ),
     "drain": JobAction(
