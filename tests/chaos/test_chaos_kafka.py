@@ -79,3 +79,42 @@ def test_every_message_is_there_once(
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
         disturb(cluster, manifest(kafka, source, target, tmp_path / "gate"), gate, faults)
     compare(Counter(row["n"] for row in kafka.rows(target)), wanted)
+
+
+@pytest.mark.slow
+def test_a_group_hears_how_far_a_job_is_whoever_dies_or_comes(
+    zookeeper: ZooKeeperServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """[one worker | a second one comes | the first one dies | the broker, too]"""
+    topic, group = kafka.create("kills-group", partitions=2), "kills-group"
+    place = {"bootstrapServers": kafka.address, "topic": topic, "consumerGroup": group}
+    catalog: list[dict[str, Any]] = [
+        {"name": "read", "type": "input", "plugin": "kafka", "maxPeers": 2, "options": place},
+        {"name": "write", "type": "output", "plugin": "blackhole"},
+    ]
+    job = {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": "grouped"},
+        "spec": {"workflow": [["read", "write"]], "catalog": catalog},
+    }
+
+    def more(count: int) -> None:
+        for partition in range(2):
+            kafka.produce(topic, [{"n": n} for n in range(count)], partition=partition)
+
+    with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
+        (first,) = cluster.start_workers(1, peers=2)
+        more(10)
+        cluster.submit(job)
+        kafka.await_group(group, topic, [10, 10])
+        cluster.start_workers(1, peers=2)
+        more(5)
+        kafka.await_group(group, topic, [15, 15])
+        first.kill()
+        more(5)
+        kafka.await_group(group, topic, [20, 20])
+        kafka.kill()
+        kafka.start()
+        more(5)
+        kafka.await_group(group, topic, [25, 25])

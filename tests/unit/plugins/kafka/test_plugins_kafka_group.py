@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.support.jobs.plugin_context import plugin_context
 
+from onyx.errors import Unavailable
 from onyx.plugins.kafka import client as connections
+from onyx.plugins.kafka import input as reading
 from onyx.plugins.kafka.client import GroupCommits, KafkaClient
 from onyx.plugins.kafka.options import KafkaOptions
+from onyx.plugins.protocol import START, Behind, Cursor, MeasuredInput
+from onyx.plugins.registry import build_input
 
 
 class Group:
@@ -72,7 +78,41 @@ def test_what_fails_is_logged_once_until_it_succeeds(
     first, second = (each.getMessage() for each in caplog.records)
     assert "job 'flights', task 'work'" in first
     assert "consumerGroup 'shop' does not hear how far it is: access is denied" in first
-    assert "member" in second
+    assert "another program is a member of the group" in second
+
+
+def test_after_a_failure_the_ends_are_asked_of_somebody_who_knows_no_leader_of_before(
+    group: type[Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the group hears of the frontier whether the ends are known or not."""
+    answers = [
+        KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH)),
+        SimpleNamespace(offset=9),
+    ]
+
+    class Ends:
+        def __init__(self, settings: dict[str, Any]) -> None:
+            self.answer: Future[Any] = Future()
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                self.answer.set_exception(answer)
+            else:
+                self.answer.set_result(answer)
+
+        def list_offsets(self, wanted: dict[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
+            return dict.fromkeys(wanted, self.answer)
+
+    monkeypatch.setattr(reading, "AdminClient", Ends)
+    options = {"bootstrapServers": "localhost:9", "topic": "orders", "consumerGroup": "shop"}
+    plugin = build_input("kafka", plugin_context(options))
+    assert isinstance(plugin, MeasuredInput)
+    cursors = {"orders/0": Cursor(2, [5, None]), "orders/1": START}
+    with pytest.raises(Unavailable):
+        plugin.behind(cursors)
+    for _ in range(2):
+        assert plugin.behind(cursors) == {"orders/0": Behind(4)}
+    assert group.heard == [[(0, 5)]] * 3
+    plugin.close()
 
 
 def test_who_may_be_dead_says_nothing(group: type[Group]) -> None:

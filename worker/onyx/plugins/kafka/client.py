@@ -88,6 +88,8 @@ _PASSING = (
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     KafkaError.CONCURRENT_TRANSACTIONS,
     KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
 )
 _UNANSWERED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
@@ -180,6 +182,8 @@ class KafkaClient:
             )
         if code in _DENIED:
             return f"access is denied ({said}); give this user the right to do it"
+        if code == KafkaError.UNKNOWN_MEMBER_ID:
+            return f"another program is a member of the group ({said}); name another group"
         if code in _TOO_LARGE:
             return (
                 f"a message is larger than the topic takes ({said}); raise max.message.bytes of "
@@ -274,7 +278,7 @@ class GroupCommits:
                 self._failed = True
                 _LOGGER.warning(
                     "%s: consumerGroup %r does not hear how far it is: %s. The job goes on, and "
-                    "tries again. A group that has members takes no commit: name another one",
+                    "tries again",
                     client.context.where, self._group, client.meaning(error.args[0]),
                 )  # fmt: skip
 

@@ -26,7 +26,7 @@ a row.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -45,7 +45,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from onyx.base.structs import UNREADABLE
 from onyx.codec.refusals import refused
 from onyx.codec.streams import read_stream
-from onyx.errors import Unavailable, UserError
+from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import (
     Piece,
     Segments,
@@ -187,35 +187,40 @@ class KafkaInput(Input):
                 raise option_error(self._client.context, f"{name}Field", what)
 
     def behind(self, cursors: Mapping[str, Cursor]) -> Mapping[str, Behind]:
-        """The end of each partition less the offset of the cursor, in one request to each broker;
-        by a consumer of its own. Offsets that no message has count too, and an Arrow message as
-        many rows as those before it had on average. The group hears where the cursors are."""
-        client, numbers = self._client, {_number(name): name for name in cursors}
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        wanted = {TopicPartition(client.topic, number): latest for number in numbers}
-        found: dict[str, Behind] = {}
-        offsets: dict[int, int] = {}
-        with client.explained(f"looking for the ends of topic {client.topic!r}"):
-            if self._admin is None:
-                self._admin = AdminClient(client.settings())
-            asked = self._admin.list_offsets(
-                wanted,
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=REQUEST_TIMEOUT_S,
-            )
-            for partition, answer in asked.items():
-                name = numbers[partition.partition]
-                offset, end = cursors[name].state or (None, None)
-                if offset is None:
-                    continue
-                offsets[partition.partition] = offset
-                last = answer.result(REQUEST_TIMEOUT_S).offset
-                messages = max(0, (last if end is None else min(end, last)) - offset)
-                memory = self._known.get(name, PartitionMemory())
-                found[name] = Behind(round(messages * memory.rows_of_message))
+        """The end of each partition less the offset of the cursor, in one request to each broker.
+        Offsets that no message has count too, and an Arrow message as many rows as those before it
+        had on average. The group hears where the cursors are."""
+        begun = {_number(name): name for name, its in cursors.items() if its.state is not None}
         if self._commits is not None:
-            self._commits.commit(offsets)
+            self._commits.commit({number: cursors[name].state[0] for number, name in begun.items()})
+        found: dict[str, Behind] = {}
+        for number, last in (self._ends(begun) if begun else {}).items():
+            name = begun[number]
+            offset, end = cursors[name].state
+            messages = max(0, (last if end is None else min(end, last)) - offset)
+            memory = self._known.get(name, PartitionMemory())
+            found[name] = Behind(round(messages * memory.rows_of_message))
         return found
+
+    def _ends(self, numbers: Iterable[int]) -> dict[int, int]:
+        """The offset behind the last committed message of each partition."""
+        client, latest = self._client, OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        try:
+            with client.explained(f"looking for the ends of topic {client.topic!r}"):
+                if self._admin is None:
+                    self._admin = AdminClient(client.settings())
+                asked = self._admin.list_offsets(
+                    {TopicPartition(client.topic, number): latest for number in numbers},
+                    isolation_level=IsolationLevel.READ_COMMITTED,
+                    request_timeout=REQUEST_TIMEOUT_S,
+                )
+                return {
+                    each.partition: answer.result(REQUEST_TIMEOUT_S).offset
+                    for each, answer in asked.items()
+                }
+        except OnyxError:
+            self._admin = None  # else it may go on with leaders of before a broker's restart
+            raise
 
     def column_types(self) -> Mapping[str, pa.DataType]:
         """The column types of JSON, as they were learned."""
