@@ -130,6 +130,13 @@ def test_an_input_says_how_requests_to_it_were_answered_in_the_last_minute():
     assert found.answers == {}
 
 
+def test_inputs_alone_are_told_without_what_costs_more():
+    bench = ran(chain(SEGMENTS, fn="m:fn"))
+    whole, told = bench.document(), bench.measuring.inputs()
+    assert [each.task for each in told.tasks] == ["read"]
+    assert (told.group, told.edges, told.digest) == (whole.group, (), "")
+
+
 def test_a_document_survives_its_way_as_json():
     found = ran(chain(SEGMENTS, fn="m:fn")).document()
     assert msgspec.json.decode(msgspec.json.encode(found), type=WorkerMeasures) == found

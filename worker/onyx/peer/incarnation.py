@@ -113,9 +113,9 @@ class Incarnation:
         """Seconds for which ZooKeeper has not answered, once time has run out; else None."""
         return self._life.lease.silent_s()
 
-    def measures(self) -> WorkerMeasures:
-        """What it measures of all its tasks. Raises Unavailable."""
-        return self._work.measuring.document()
+    def inputs(self) -> WorkerMeasures:
+        """How its inputs get on, in numbers. Raises Unavailable."""
+        return self._work.measuring.inputs()
 
     def add_peers(self, peers: Sequence[PeerId]) -> None:
         """Offer virtual peers at the address of this incarnation."""

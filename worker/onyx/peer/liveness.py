@@ -27,7 +27,7 @@ from onyx.errors import OnyxError
 from onyx.ids import PeerId
 from onyx.peer.group import GroupState
 from onyx.replica.commands import COMMANDS
-from onyx.reports.measures import WorkerMeasures, of_inputs
+from onyx.reports.measures import WorkerMeasures
 from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 
@@ -133,8 +133,8 @@ class GroupHealth(Protocol):
         """Which of its threads is stuck; empty when all move."""
         ...
 
-    def measures(self) -> WorkerMeasures | None:
-        """What it measures; None between two incarnations, and while its tasks change too fast."""
+    def inputs(self) -> WorkerMeasures | None:
+        """How its inputs get on, in numbers; None while nobody knows."""
         ...
 
 
@@ -208,5 +208,5 @@ class MetricsEndpoint:
 
     def _lag(self) -> bytes:
         """A list, because a supervisor joins those of its processes."""
-        found = None if self._group is None else self._group.measures()
-        return msgspec.json.encode([] if found is None else [of_inputs(found)])
+        found = None if self._group is None else self._group.inputs()
+        return msgspec.json.encode([] if found is None else [found])

@@ -279,12 +279,12 @@ class PeerGroup:
         """Which of the group's threads is stuck (liveness); empty when all move."""
         return self._liveness.stalled()
 
-    def measures(self) -> WorkerMeasures | None:
-        """What the group measures; None between two incarnations, and while its tasks change too
-        fast."""
+    def inputs(self) -> WorkerMeasures | None:
+        """How the inputs of the group get on, in numbers; None between two incarnations, and while
+        its tasks change too fast."""
         incarnation = self._incarnation
         with suppress(Unavailable):
-            return None if incarnation is None else incarnation.measures()
+            return None if incarnation is None else incarnation.inputs()
         return None
 
     @property
