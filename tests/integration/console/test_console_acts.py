@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.browser import opened
-from tests.support.console_world import ConsoleWorld
+from tests.support.console_world import ASKED, ConsoleWorld
 
 from onyx.console.serve import ConsoleOptions, serving
 from onyx.settings import Settings
@@ -21,6 +21,7 @@ SET = "/act/set/first?task=orders&maxPending=500"
 PAGES = (
     "/jobs/first", "/act/kill/first", "/act/set/first", "/act/set/first?task=orders", SET,
     "/act/set/first?task=orders&maxPending=x", "/act/resume/first", "/jobs/first/upgrade",
+    "/append/second",
 )  # fmt: skip
 
 
@@ -29,6 +30,7 @@ def world() -> ConsoleWorld:
     world = ConsoleWorld()
     world.join("a" * 36, peers=8)
     world.submit("orders", id="first")
+    world.submit("asked", id="second", catalog=ASKED)
     return world
 
 
