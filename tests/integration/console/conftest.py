@@ -9,7 +9,7 @@ import pytest
 from tests.support.browser import CHROMIUM
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")  # while it is there, the thread has an event loop that runs
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("no Chromium: `make browser` installs it")
