@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from tests.support.patience import WAIT_S
+from tests.support.patience import WAIT_S, rounds
 from tests.support.servers.ports import free_port
 from tests.support.servers.processes import ran, workers_of
 
@@ -34,7 +34,7 @@ COMMANDS = (
     "jobs",
     "log",
 )
-COMMANDS += ("state", "replica", "gc", "worker", "zookeeper")
+COMMANDS += ("state", "replica", "gc", "worker", "log-server", "zookeeper")
 pytestmark = pytest.mark.server
 
 TASKS = """\
@@ -366,6 +366,58 @@ def test_a_kept_log_has_what_a_killed_run_left_and_a_console_shows_it(folder: Pa
     assert "completed" in page
     assert "killed" in page
     assert shown.returncode == 0
+
+
+LASTING = ENDLESS.replace("1000000000000", "900").replace("PerSecondMax: 1000", "PerSecondMax: 300")
+LASTING = LASTING.replace("spec:", "spec:\n  guarantee: exactly-once")
+LASTING = LASTING.replace("blackhole,", "files, options: {path: out, rollSegments: 50},")
+
+
+def test_a_run_that_is_killed_with_all_its_processes_is_resumed_and_writes_each_segment_once(
+    folder: Path,
+) -> None:
+    (folder / "lasting.yaml").write_text(LASTING)
+    words = ("run", "lasting.yaml", "--keep", "log")
+    with subprocess.Popen(command(*words), cwd=folder, stdout=subprocess.PIPE) as killed:
+        next(1 for _ in rounds() if len(list((folder / "out").glob("*.jsonl"))) > 1)
+        killed.kill()
+    before = {each.name for each in (folder / "out").glob("*.jsonl")}
+    done = onyx(folder, *words, "--resume")
+    assert (done.returncode, done.stderr) == (0, "")
+    parts = list((folder / "out").glob("*.jsonl"))
+    assert _written(parts) == list(range(1, 901))
+    assert before < {each.name for each in parts}, "what was published stays"
+    again = onyx(folder, *words, "--resume")
+    assert again.returncode == 2
+    assert "no job was interrupted in log: leave --resume out" in again.stderr
+
+
+def test_a_job_that_its_user_interrupts_stays_for_its_file_and_no_other(folder: Path) -> None:
+    (folder / "lasting.yaml").write_text(LASTING)
+    words = ("run", "lasting.yaml", "--keep", "log")
+    with subprocess.Popen(
+        command(*words), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as interrupted:
+        next(1 for _ in rounds() if (folder / "out").is_dir())
+        interrupted.send_signal(signal.SIGINT)
+        assert "--resume lets it go on" in interrupted.communicate(timeout=WAIT_S)[1]
+    other = onyx(folder, "run", "job.yaml", "--keep", "log", "--resume")
+    assert other.returncode == 2
+    assert "interrupted in log (trivial) is not the one of the file" in other.stderr
+    done = onyx(folder, *words, "--resume")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _written((folder / "out").glob("*.jsonl")) == list(range(1, 901))
+
+
+def test_to_resume_needs_a_folder(folder: Path) -> None:
+    done = onyx(folder, "run", "job.yaml", "--resume")
+    assert done.returncode == 2
+    assert "say with --keep in which one" in done.stderr
+
+
+def _written(parts: Iterable[Path]) -> list[int]:
+    lines = [line for each in parts for line in each.read_text().splitlines()]
+    return sorted(json.loads(line)["n"] for line in lines)
 
 
 def _fetched(address: str) -> str:

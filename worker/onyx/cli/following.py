@@ -50,24 +50,31 @@ def follow(
     as_json: bool,
     timeout_s: float | None,
     ways_in: str = "",
+    going: JobId | None = None,
+    stays: bool = False,
 ) -> tuple[JobStatus, JobProgress]:
     """Submit, show progress until the end, and print what became of it.
 
     Args:
         ways_in: is printed when all workers take requests, and the job does.
+        going: the job, if it was submitted before.
+        stays: whether the job stays in the log, to go on, when the user interrupts it.
     """
     console = Console(stderr=as_json)
-    submission = client.submit(job)
+    followed = client.submit(job).job if going is None else going
     tasks = topological_order(job.workflow)
-    progress = JobProgress(job, lambda: workers.totals(submission.job, tasks))
-    watcher = Watcher(client, job, submission.job)
+    progress = JobProgress(job, lambda: workers.totals(followed, tasks))
+    watcher = Watcher(client, job, followed)
     try:
         running = _watch(client, workers, watcher, progress, console, timeout_s, ways_in)
-    except BaseException:
-        client.kill(submission.job)
+    except BaseException as error:
+        if stays and isinstance(error, KeyboardInterrupt):
+            print("the job stays in its log: --resume lets it go on", file=sys.stderr, flush=True)
+        else:
+            client.kill(followed)
         raise
-    status = client.status(submission.job)
-    progress.sample(client.completed_positions(running, job, submission.job))
+    status = client.status(followed)
+    progress.sample(client.completed_positions(running, job, followed))
     if status.state == "completed" and not job.loses_track:
         progress.settle()
     _print_end(job, status, progress, console, as_json)

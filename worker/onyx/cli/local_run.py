@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.client.statuses import JobStatus
 from onyx.errors import UserError
+from onyx.ids import JobId
 from onyx.log.opening import led_to
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import takes_requests
@@ -125,6 +126,7 @@ def run_here(
     timeout_s: float | None = None,
     begun: tuple[Settings, Launcher] | None = None,
     console: ConsoleOptions | None = None,
+    kept: Kept | None = None,
 ) -> tuple[JobStatus, JobProgress]:
     """Run a job to its end, with progress meanwhile, and say what became of it.
 
@@ -136,13 +138,45 @@ def run_here(
         timeout_s: after so long it is given up; never, if None.
         begun: what has begun already, as of `local_cluster`.
         console: of pages about it; None: there are none.
+        kept: where the log stays; None: nowhere.
     """
     with local_cluster(found, peers, begun) as (client, workers, there):
         ways = ways_in(job, there, workers.http_port)
+        going = interrupted(client, job, kept) if kept is not None and kept.resume else None
         for each in client.replica().jobs:  # in a log that is kept, of a run that was killed
-            client.kill(each)
+            if each != going:
+                client.kill(each)
         with _shown(client, there, console):
-            return follow(client, workers, job, as_json, timeout_s, ways)
+            return follow(client, workers, job, as_json, timeout_s, ways, going, kept is not None)
+
+
+class Kept(NamedTuple):
+    """A log that stays."""
+
+    folder: Path
+    resume: bool
+    """Whether the job that was interrupted there goes on, and no other begins."""
+
+
+def interrupted(client: Client, job: Job, kept: Kept) -> JobId:
+    """The job in a kept log that has not ended.
+
+    Raises:
+        UserError: there is none, or it is another one than the file says.
+    """
+    left = client.replica().jobs
+    if not left:
+        raise UserError(
+            f"no job was interrupted in {kept.folder}: leave --resume out to run {job.name} there"
+        )
+    same = [each for each in left if client.job(each) == job]
+    if not same:
+        names = ", ".join(sorted(client.job(each).name for each in left))
+        raise UserError(
+            f"the job that was interrupted in {kept.folder} ({names}) is not the one of the file: "
+            "give the file as it was, or leave --resume out, which ends that job and runs this one"
+        )
+    return same[-1]
 
 
 @contextmanager

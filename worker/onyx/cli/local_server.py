@@ -58,7 +58,7 @@ def local_log(
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         led = led_to(found, folder)
         launcher = stack.enter_context(closing(worker_launcher(led, shared)))
-        stack.enter_context(LocalLogServer(folder, kept=keep is not None))
+        stack.enter_context(LocalLogServer(folder, keep is not None, alone=True))
         yield led, launcher
 
 
@@ -85,5 +85,5 @@ def log_of(
             f"{kept} has no log of {found.tenancy_id}: `onyx run --keep {kept}` leaves one there "
             "when it runs a job"
         )
-    with LocalLogServer(kept):
+    with LocalLogServer(kept, alone=True):
         yield led_to(found, kept)

@@ -21,7 +21,7 @@ from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.local_server import local_log
 from onyx.cli.options import EngineOption, JsonOption, ModulesOption
-from onyx.errors import OnyxError
+from onyx.errors import OnyxError, SettingsError
 from onyx.processes.surroundings import settings
 
 local_run = ModuleOnDemand("onyx.cli.local_run")
@@ -41,9 +41,13 @@ KeepOption = Annotated[
     Path | None,
     Option(
         "--keep",
-        "Leave the log there, for `onyx console --kept`; a run goes on in what is there.",
+        "Leave log and state there, for `onyx console --kept` and --resume.",
         metavar="FOLDER",
     ),
+]
+ResumeOption = Annotated[
+    bool,
+    Option("--resume", "Go on with the job that was interrupted in the folder of --keep."),
 ]
 
 
@@ -74,6 +78,7 @@ def run(
         Option("--console", "Show the job in a browser; at a terminal also after its end."),
     ] = False,
     keep: KeepOption = None,
+    resume: ResumeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job on this machine: log, workers and all.
@@ -83,22 +88,28 @@ def run(
     end it says which segments went to dead letters, matched no flow condition, or came late.
     """
     given = settings()
+    if resume and keep is None:
+        raise SettingsError("--resume goes on in a folder: say with --keep in which one")
     options = serve.ConsoleOptions(port=0) if console else None
     # While this process imports the rest of itself and checks the job, what forks the workers
     # imports what they need besides.
     with _interrupted_by_sigterm(), local_log(given, keep, SHARED) as (there, launcher):
+        kept = None if keep is None else local_run.Kept(keep, resume)
         job, found = local_run.checked(file, modules, engine, log_level)
         dealt = local_run.peers_of_processes(job, peers, processes)
         status, progress = local_run.run_here(
-            job, found, dealt, as_json, timeout, (there, launcher), options
+            job, found, dealt, as_json, timeout, (there, launcher), options, kept
         )
     if status.state != "completed":
         sys.exit(1)
-    most = fail_on_dead_letters
-    if most is not None and progress.dead_letters >= max(most, 1):
+    _check_dead_letters(progress.dead_letters, fail_on_dead_letters)
+
+
+def _check_dead_letters(found: int, most: int | None) -> None:
+    if most is not None and found >= max(most, 1):
         raise TooManyDeadLetters(
-            f"{progress.dead_letters:,} segments went to dead letters, and the command fails on "
-            f"{most:,} (--fail-on-dead-letters)"
+            f"{found:,} segments went to dead letters, and the command fails on {most:,} "
+            "(--fail-on-dead-letters)"
         )
 
 

@@ -80,10 +80,16 @@ _CREDENTIALS = struct.Struct("3i")
 class LocalLogServer:
     """Serves the logs in a folder to who may enter it, from `start` to `stop`."""
 
-    def __init__(self, folder: Path, kept: bool = True) -> None:
-        """`kept`: whether commits are written through to the disk (`store`)."""
+    def __init__(self, folder: Path, kept: bool = True, alone: bool = False) -> None:
+        """
+        Args:
+            folder: of the logs.
+            kept: whether commits are written through to the disk (`store`).
+            alone: whether all clients end with this process, so that no pulse of a former one is
+                alive.
+        """
         self.folder = folder
-        self._kept = kept
+        self._kept, self._alone = kept, alone
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._stores: dict[str, TenancyFile] = {}
         self._links: set[ServerLink] = set()
@@ -236,7 +242,10 @@ class LocalLogServer:
             if len(self._stores) >= TENANCIES_MAX:
                 raise UserError(f"the log in {self.folder} has {TENANCIES_MAX} tenancies: no more")
             try:
-                self._stores[name] = TenancyFile(self.folder / f"{name}{ENDING}", self._kept)
+                store = TenancyFile(self.folder / f"{name}{ENDING}", self._kept)
+                if self._alone:
+                    self._end(store, list(store.pulses))
+                self._stores[name] = store
             except sqlite3.Error as error:
                 raise self._unwritten(error) from error
         return self._stores[name]
