@@ -298,6 +298,15 @@ def test_without_a_server_it_is_said_how_to_start_one(folder):
         LocalClientLog(hasty)
 
 
+def test_the_log_of_another_user_is_refused_at_once(folder, monkeypatch):
+    def forbidden(*_: object) -> socket.socket:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("onyx.log.local.connection.reach", forbidden)
+    with pytest.raises(SettingsError, match="belongs to another user: Permission denied"):
+        LocalClientLog(settings_of(folder))
+
+
 def test_a_log_is_not_served_where_a_file_is(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match=r"no log can be .* in .*file"):

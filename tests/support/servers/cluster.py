@@ -35,6 +35,7 @@ from onyx.replica.command import Entry
 from onyx.replica.state import Replica
 from onyx.rights import of_its_author
 from onyx.settings import (
+    LogSettings,
     Settings,
     StateSettings,
     TelemetrySettings,
@@ -113,7 +114,7 @@ class Cluster:
 
     def __init__(
         self,
-        zookeeper: str | ZooKeeperSettings,
+        zookeeper: str | ZooKeeperSettings | Path,
         folder: Path,
         modules: Path,
         session_timeout_s: float = 2.0,
@@ -123,7 +124,7 @@ class Cluster:
     ) -> None:
         """
         Args:
-            zookeeper: address of the server, or all that leads to it.
+            zookeeper: address of the server, or all that leads to it; or the folder of a log.
             folder: for logs of workers, and their working directory.
             modules: a file whose functions the jobs may name.
             session_timeout_s: of the workers' sessions.
@@ -131,8 +132,9 @@ class Cluster:
             path: further folders in which workers look for modules.
             log_format: of the workers.
         """
-        if isinstance(zookeeper, str):
-            zookeeper = ZooKeeperSettings(zookeeper)
+        log = LogSettings(folder=str(zookeeper) if isinstance(zookeeper, Path) else "")
+        if isinstance(zookeeper, str | Path):
+            zookeeper = ZooKeeperSettings(str(zookeeper))
         self._folder = folder
         self._path = [Path(onyx.__file__).parents[1], modules.parent, *path]
         self.settings = Settings(
@@ -140,6 +142,7 @@ class Cluster:
             modules=(modules.stem,),
             zookeeper=replace(zookeeper, session_timeout_s=session_timeout_s),
             tls=tls or TlsSettings(),
+            log=log,
             state=StateSettings(url=str(folder / "state")),
             telemetry=TelemetrySettings(log_level="INFO", log_format=log_format),
         )

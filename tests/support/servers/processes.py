@@ -25,7 +25,7 @@ from onyx.settings import Settings, to_environment
 ONYX = "onyx.cli"
 """The command."""
 PRELOADED = (
-    *(f"onyx.cli.commands.{name}" for name in COMMANDS),
+    *("onyx.cli.commands." + name.replace("-", "_") for name in COMMANDS),
     *("onyx.cli.local_run", "onyx.cli.local_plans", WORKER),
     *("onyx.plugins.files.input", "onyx.plugins.files.output", "pyarrow.compute", "grpc._server"),
 )

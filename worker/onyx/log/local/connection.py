@@ -229,8 +229,10 @@ class LogConnection:
         patience_s = self.session_timeout_s * GREETING_PART
         try:
             connection = reach(self.folder, patience_s)
-        except SettingsError:
-            raise
+        except PermissionError as error:
+            raise SettingsError(
+                f"the log in {self.folder} belongs to another user: {error.strerror}"
+            ) from error
         except OSError:
             return False
         sent_s = time.monotonic()
