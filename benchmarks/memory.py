@@ -50,7 +50,7 @@ class Watched:
 
 
 def _works(process: psutil.Process) -> bool:
-    """Whether it is the worker of `onyx run`, and not its ZooKeeper."""
+    """Whether it is the worker of `onyx run`, and not the command."""
     return process.name() == NAME
 
 

@@ -34,7 +34,7 @@ from benchmarks.figures import Figure, Measured, Options, Size, parser, run
 
 from onyx import api
 from onyx.client import Answer, Appender
-from onyx.settings import Settings, ZooKeeperSettings
+from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
 PROCESSES = 3
 PER_SECOND = 200
@@ -73,11 +73,13 @@ def _settings(process: subprocess.Popen[str]) -> Settings:
     """What leads to the job, as `onyx run` prints it."""
     assert process.stdout is not None
     for line in process.stdout:
-        found = re.search(r"--zookeeper (\S+) --tenancy (\S+)", line)
+        found = re.search(r"--(log|zookeeper) (\S+) --tenancy (\S+)", line)
         if found is not None:
             threading.Thread(target=process.stdout.read, daemon=True).start()
-            zookeeper = ZooKeeperSettings(found[1])
-            return Settings(tenancy_id=found[2], zookeeper=zookeeper)
+            kind, place, tenancy = found.groups()
+            if kind == "log":
+                return Settings(tenancy_id=tenancy, log=LogSettings(folder=place))
+            return Settings(tenancy_id=tenancy, zookeeper=ZooKeeperSettings(place))
     raise RuntimeError("onyx run has ended without a job")
 
 

@@ -1,11 +1,11 @@
-"""Hands orders to the job, and prints what they cost together: `python client.py ZOOKEEPER`."""
+"""Hands orders to the job, and prints what they cost together: `python client.py LOG`."""
 
 from __future__ import annotations
 
 import sys
 
 from onyx import api
-from onyx.settings import Settings, ZooKeeperSettings
+from onyx.settings import LogSettings, Settings
 
 ORDERS = [
     {"order": 1, "customer": "ada", "count": 2},
@@ -14,8 +14,8 @@ ORDERS = [
 ]
 
 
-def main(zookeeper: str) -> None:
-    settings = Settings(tenancy_id="run", zookeeper=ZooKeeperSettings(zookeeper))
+def main(log: str) -> None:
+    settings = Settings(tenancy_id="run", log=LogSettings(folder=log))
     with api.appender(settings, "orders") as orders:
         print(orders.call(ORDERS, id="monday"))
         print(orders.call(ORDERS, id="monday"))  # taken once: nothing is ordered twice

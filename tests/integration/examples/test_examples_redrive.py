@@ -32,11 +32,11 @@ def test_letters_go_in_once_when_what_was_wrong_is_mended(tmp_path: Path) -> Non
     shutil.copytree(EXAMPLE, folder)
     with running(folder, "run", "job.yaml") as (job, printed):
         line = next(each for each in printed if "onyx append" in each)
-        found = re.search(r"--zookeeper (\S+)", line)
+        found = re.search(r"--log (\S+)", line)
         assert found is not None, line
 
         def redrive(*more: str) -> Any:
-            words = ("redrive", "prices", "price", "--tenancy", "run", "--zookeeper", found[1])
+            words = ("redrive", "prices", "price", "--tenancy", "run", "--log", found[1])
             done = ran(folder, *words, *more, timeout_s=WAIT_S)
             assert done.returncode == 0, done.stdout + done.stderr
             return json.loads(done.stdout) if "--json" in more else done.stdout

@@ -22,7 +22,7 @@ def test_orders_are_answered_with_their_total_and_taken_once(tmp_path: Path) -> 
     shutil.copytree(EXAMPLE, folder)
     with running(folder, "run", "job.yaml") as (job, printed):
         line = next(each for each in printed if "onyx append" in each)
-        found = re.search(r"--zookeeper (\S+)", line)
+        found = re.search(r"--log (\S+)", line)
         assert found is not None, line
         client = subprocess.run(
             [sys.executable, "client.py", found[1]],
