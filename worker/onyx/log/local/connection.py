@@ -41,6 +41,7 @@ from onyx.log.local.frames import (
     LogQuestion,
     framed,
     reach,
+    waker,
 )
 from onyx.log.local.requests import (
     AnyRequest,
@@ -114,7 +115,7 @@ class LogConnection:
         self._requests = Tally(ZOOKEEPER_LATENCIES_S)
         self._bytes = [0, 0]
         self._stopping = threading.Event()
-        self._wake, self._woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake, self._woken = waker()
         try:
             self._connect_first()
         except BaseException:

@@ -136,6 +136,14 @@ def address_of(folder: Path) -> Iterator[str]:
         os.close(held)
 
 
+def waker() -> tuple[int, int]:
+    """A pipe that wakes who waits for sockets: its end to read and its end to write."""
+    ends = os.pipe()
+    for each in ends:
+        os.set_blocking(each, False)
+    return ends
+
+
 def reach(folder: Path, patience_s: float) -> socket.socket:
     """A connection to the server of a folder. Raises OSError: there is none."""
     return _at(folder, lambda made, address: made.connect(address), patience_s)

@@ -46,6 +46,7 @@ from onyx.log.local.frames import (
     LogQuestion,
     framed,
     listen,
+    waker,
 )
 from onyx.log.local.requests import (
     WAITS,
@@ -93,7 +94,7 @@ class LocalLogServer:
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._stores: dict[str, TenancyFile] = {}
         self._links: set[ServerLink] = set()
-        self._wake, self._woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake, self._woken = waker()
         self._started, self._stopping = threading.Event(), False
         self._failure: OnyxError | None = None
         self._looked_s = time.monotonic()
@@ -101,9 +102,15 @@ class LocalLogServer:
         self._thread = threading.Thread(target=self._run, name="onyx-log-server", daemon=True)
 
     def start(self) -> None:
-        """Serve. Raises SettingsError: another server has the folder, or it cannot be used."""
+        """Serve.
+
+        Raises:
+            SettingsError: another server has the folder, or it cannot be used.
+            Unavailable: it takes too long.
+        """
         self._thread.start()
-        self._started.wait(START_S)
+        if not self._started.wait(START_S):
+            raise Unavailable(f"the log in {self.folder} was not served within {START_S:g} s")
         self.check()
 
     def check(self) -> None:
