@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
+from tests.support.clocks import ManualClock
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.jobs.redrive_cluster import letter
 from tests.support.jobs.yaml_jobs import manifest
 
+from onyx.client.redrive import elsewhere
 from onyx.client.redrive.ways import place_of_letters, way_in
-from onyx.errors import UserError
+from onyx.errors import Unavailable, UserError
+from onyx.flow.segment import Segment
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.plugins.protocol import Cursor
 
 
 def job(edges: str, *entries: str, more: str = "") -> Job:
@@ -101,3 +109,39 @@ def test_it_is_said_where_letters_cannot_be_read_one_by_one() -> None:
         place_of_letters(job("[in, out]"), "out")
     with pytest.raises(UserError, match=r"go to lost \(blackhole\).*--from"):
         place_of_letters(job("[work, more], [more, out]", lost, more), "more")
+
+
+class SlowTopic:
+    """An input with one partition: what it gives is a list of answers."""
+
+    def __init__(self, clock: ManualClock, *answers: list[Segment]) -> None:
+        self._clock = clock
+        self._answers = list(answers)
+
+    def open(self, partition: str, cursor: Cursor) -> SlowTopic:
+        return self
+
+    def exhausted(self) -> bool:
+        return not self._answers
+
+    def read(self, segments_max: int) -> list[Segment]:
+        self._clock.advance(1.0)
+        return self._answers.pop(0)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(("silent", "comes"), [(20, True), (40, False)])
+def test_a_topic_that_gives_nothing_is_given_up_whatever_time_its_letters_take(
+    monkeypatch: pytest.MonkeyPatch, silent: int, comes: bool
+) -> None:
+    clock = ManualClock()
+    answers = [[letter(1)], *[[] for _ in range(silent)], [letter(2)]]
+    monkeypatch.setattr(elsewhere, "build_input", lambda *_: SlowTopic(clock, *answers))
+    topic = elsewhere.TopicLetters(plugin_context({"topic": "t"}, clock=clock))
+    letters = topic.letters("t/0")
+    assert next(letters) is not None
+    clock.advance(600.0)
+    with nullcontext() if comes else pytest.raises(Unavailable, match="nothing for 30 s"):
+        assert [each is not None for each in letters] == [True]

@@ -107,14 +107,14 @@ class TopicLetters:
         try:
             while not reader.exhausted():
                 found = reader.read(READ_MESSAGES)
-                now_s = self._clock.monotonic_s()
-                heard_s = now_s if found else heard_s
-                if now_s > heard_s + PATIENCE_S:
+                if not found and self._clock.monotonic_s() > heard_s + PATIENCE_S:
                     raise Unavailable(f"{part} has given nothing for {PATIENCE_S:.0f} s: try again")
                 for each in found:
                     offset = each.pop(OFFSET, last)
                     last, index = offset, index + 1 if offset == last else 0
                     yield stored(each, part, offset << _ROW_BITS | index)
+                if found:  # letters may have been processed meanwhile, for minutes
+                    heard_s = self._clock.monotonic_s()
         finally:
             reader.close()
 
