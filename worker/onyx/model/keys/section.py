@@ -78,6 +78,9 @@ class Section:
         hint = nearest(name, self.by_yaml)
         if not hint and "options" in self.by_yaml:
             return "what a plugin or function needs goes under options"
+        for key in self.keys if not hint else ():
+            if isinstance(key.kind, SectionEntry) and name in key.kind.section.by_yaml:
+                return f"write it under {key.yaml}"
         return hint or f"known keys: {', '.join(self.by_yaml)}"
 
     def check_by_type(self, draft: Draft, path: str, report: Report) -> None:
