@@ -85,6 +85,12 @@ def test_what_did_not_simply_go_on_is_said(ada: Person, taking: Input) -> None:
     assert "2 went to the dead letters" in text
     assert f"segment 0, task clean: {HOSTILE}" in text
     assert "no value for k: late" in text
+    taking.answer = Answer(Status.PROCESSED, outcomes=Outcomes(dead_letters=1))
+    fields = {**ada.form("/append/first"), "segment": "%7B%7D"}
+    assert (
+        '<p class="notice warn" role="status"><strong>Processed'
+        in ada.send("/append/first", fields).text
+    )
     taking.answer = Answer(Status.TIMED_OUT, "not within 10 s")
     assert "Timed-out after" in sent(ada, "{}")
 

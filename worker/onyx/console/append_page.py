@@ -138,11 +138,7 @@ def _appended(answer: Answer, level: Level, id: str, words: str) -> AppendedSegm
     return AppendedSegment(
         id,
         answer.status.value,
-        "good"
-        if answer.status.reached and not others
-        else "warn"
-        if answer.status.again
-        else "bad",
+        _tone(answer, others),
         level,
         words,
         answer.reason,
@@ -153,3 +149,9 @@ def _appended(answer: Answer, level: Level, id: str, words: str) -> AppendedSegm
             *(f"no value for {key}: {why}" for key, why in answer.errors.items()),
         ),
     )
+
+
+def _tone(answer: Answer, others: str) -> Tone:
+    if answer.status.reached:
+        return "warn" if others else "good"
+    return "warn" if answer.status.again else "bad"
