@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.support.servers.processes import PRELOADED
 from tests.support.suite.costs import OVER_MAX, Meter, layer_of, problems
 
 TESTS = Path(__file__).parents[2]
@@ -148,3 +150,8 @@ def test_a_process_counts_once_whether_it_runs_or_has_ended(looks: bool) -> None
 
     assert while_it_runs_s > 0.05
     assert after_its_end_s < while_it_runs_s
+
+
+def test_what_forks_of_tests_begin_with_is_there() -> None:
+    """Else all that they start is executed, which costs seconds each, and only a log says so."""
+    assert [module for module in PRELOADED if find_spec(module) is None] == []
