@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.log.logs import Inbox, pulse_gone, served, settings_of
 from tests.support.log.markers import marker
 from tests.support.patience import WAIT_S
@@ -285,6 +286,23 @@ def test_on_a_full_disk_writers_wait_and_go_on_and_nothing_is_half_written(
     assert caplog.text.count("cannot be read or written") == 1
 
 
+def test_a_server_that_cannot_open_its_file_is_asked_again(folder, stack, monkeypatch):
+    stack.enter_context(served(folder))
+    store, full = LocalLogServer._store, [1, 2]
+
+    def refusing(server: LocalLogServer, greeting: to.Greeting) -> TenancyFile:
+        if full:
+            full.pop()
+            raise Unavailable("the disk is full")
+        return store(server, greeting)
+
+    monkeypatch.setattr(LocalLogServer, "_store", refusing)
+    assert open_client(stack, settings_of(folder)).append(marker("a")) == 0
+    full.extend(range(1_000))
+    with pytest.raises(Unavailable, match="the disk is full"):
+        LocalClientLog(replace(settings_of(folder), zookeeper=HASTY))
+
+
 def test_a_folder_has_one_server(folder, stack):
     stack.enter_context(served(folder))
     with pytest.raises(SettingsError, match="in use: end that `onyx run`"):
@@ -293,9 +311,8 @@ def test_a_folder_has_one_server(folder, stack):
 
 def test_without_a_server_it_is_said_how_to_start_one(folder):
     settings = settings_of(folder)
-    hasty = Settings(log=settings.log, zookeeper=HASTY)
     with pytest.raises(Unavailable, match=r"nobody serves a log in .*onyx log-server .*log"):
-        LocalClientLog(hasty)
+        LocalClientLog(replace(settings, zookeeper=HASTY))
 
 
 def test_the_log_of_another_user_is_refused_at_once(folder, monkeypatch):
@@ -305,6 +322,14 @@ def test_the_log_of_another_user_is_refused_at_once(folder, monkeypatch):
     monkeypatch.setattr("onyx.log.local.connection.reach", forbidden)
     with pytest.raises(SettingsError, match="belongs to another user: Permission denied"):
         LocalClientLog(settings_of(folder))
+
+
+def test_files_and_socket_are_their_users_alone_also_in_a_folder_of_others(folder, stack):
+    folder.mkdir(0o755)
+    stack.enter_context(served(folder))
+    open_client(stack, settings_of(folder)).append(marker("a"))
+    modes = {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
+    assert modes == {"socket": 0o600, "test.sqlite": 0o600, "test.sqlite-wal": 0o600}
 
 
 def test_a_log_is_not_served_where_a_file_is(tmp_path):

@@ -111,6 +111,8 @@ class LogConnection:
         self._socket: socket.socket | None = None
         self._over: OnyxError | None = None
         """Why nothing can be asked any more."""
+        self._why = ""
+        """Why the server lets nobody in for now."""
         self._confirmed_s = time.monotonic()
         self._requests = Tally(ZOOKEEPER_LATENCIES_S)
         self._bytes = [0, 0]
@@ -211,7 +213,8 @@ class LogConnection:
             now_s = time.monotonic()
             if now_s > start_s + self._patience_s:
                 raise Unavailable(
-                    f"nobody serves a log in {self.folder}, for {self._patience_s:g} s: start "
+                    self._why
+                    or f"nobody serves a log in {self.folder}, for {self._patience_s:g} s: start "
                     f"`onyx log-server {self.folder}`, or set ONYX_LOG_FOLDER to where one is "
                     "served, or ONYX_ZOOKEEPER_ADDRESS to a ZooKeeper"
                 )
@@ -243,6 +246,10 @@ class LogConnection:
             identity, alive = _greeting(connection, hello, patience_s)
         except (OSError, *UNREADABLE):
             connection.close()
+            return False
+        except Unavailable as error:  # its disk is full
+            connection.close()
+            self._why = str(error)
             return False
         except OnyxError as error:
             connection.close()

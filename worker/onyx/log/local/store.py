@@ -81,6 +81,8 @@ class TenancyFile:
         """The position of the next entry, and that of the origin."""
         self._stale = False
         """What is in memory may be what was not committed."""
+        with suppress(OSError):  # SQLite says why it cannot be opened
+            file.touch(0o600)  # what SQLite makes beside it is as private
         self._db = sqlite3.connect(
             file, timeout=BUSY_S, isolation_level=None, check_same_thread=False
         )
