@@ -93,7 +93,10 @@ def test_secrets_of_a_manifest_are_left_out() -> None:
     }  # fmt: skip
 
 
-PAGES = ("/", "/jobs/shop", "/jobs/broken/manifest", "/cluster", "/time", "/time?at=3&job=broken")
+PAGES = (
+    "/", "/jobs/shop", "/jobs/broken/manifest", "/jobs/shop/tasks/work", "/cluster", "/ask",
+    "/time", "/time?at=3&job=broken", f"/workers/{GROUPS[0]}",
+)  # fmt: skip
 
 
 def console_of(reader: JobReader, at_ms: int, past: Any) -> Console:
@@ -116,7 +119,7 @@ def test_the_pages_of_a_console_are_made_of_a_bundle(
             assert page.code == 200, each
             text = console.html(page)
             assert ("4111" in text) <= values
-            assert "shop" in text or path == "/cluster"
+            assert "shop" in text or path in ("/cluster", "/ask")
         job = console.texts(console.page("/jobs/shop", {}))
         there = world.console()
         if values:
