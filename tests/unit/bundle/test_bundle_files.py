@@ -86,6 +86,9 @@ def test_secrets_of_a_manifest_are_left_out() -> None:
         "headersEnv": {"Authorization": "TOKEN"}, "config": {"sasl.password": "abc", "a.b": 1},
         "keys": ["token"], "named": {"token": "kept"},
     }  # fmt: skip
+    entry = {"params": ["key"], "options": {"key": "user", "options": {"password": "x"}}}
+    hidden = {"params": ["key"], "options": {"key": "user", "options": {"password": "***"}}}
+    assert public({"catalog": [entry]}) == {"catalog": [hidden]}
     assert public(manifest) == {
         "url": "***", "headers": {"Authorization": "***"},
         "headersEnv": {"Authorization": "TOKEN"}, "config": {"sasl.password": "***", "a.b": 1},

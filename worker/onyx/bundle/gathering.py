@@ -219,21 +219,26 @@ class JobGathering:
 # --- what is left out -----------------------------------------------------------------------------
 
 
-def public(manifest: Any, passed_on: bool = False) -> Any:
+def public(manifest: Any, in_options: bool = False, passed_on: bool = False) -> Any:
     """A manifest without what is a secret by its name or its looks.
 
     Args:
+        in_options: it is of the options of a task, whose own keys may be called as they like.
         passed_on: it is of a map that a plugin gives to somebody else.
     """
     if isinstance(manifest, Mapping):
         return {
             key: HIDDEN
             if passed_on and is_secret_name(key) and isinstance(value, str)
-            else public(value, passed_on or key in PASSED_ON)
+            else public(
+                value,
+                in_options or key == "options",
+                passed_on or (key in PASSED_ON and (in_options or key != "options")),
+            )
             for key, value in manifest.items()
         }
     if isinstance(manifest, list):
-        return [public(each, passed_on) for each in manifest]
+        return [public(each, in_options, passed_on) for each in manifest]
     if isinstance(manifest, str):
         return HIDDEN if secret_in(manifest) else without_secrets(manifest)
     return manifest
