@@ -28,13 +28,14 @@ from onyx.errors import UserError
 from onyx.model.job import Job
 from onyx.processes.ends import ExitCode
 from onyx.processes.surroundings import settings
-from onyx.upgrade.plan import UpgradePlan
+from onyx.upgrade.plan import UpgradePlan, upgrading
 
 UpgradeOption = Annotated[
     str | None,
     Option(
         "--upgrade",
-        "Id of the old job to upgrade: it is killed. Same as spec.upgrade.from.",
+        "The old job to upgrade, which is killed: its id or the beginning of that, or its name. "
+        "Same as spec.upgrade.from, which takes an id.",
         metavar="JOB",
         check=job_id,
     ),
@@ -67,6 +68,8 @@ def submit(
         raise UserError("--upgrade takes one job file: one job continues from an old one")
     jobs = read_jobs(files, upgrade, engine)
     with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
+        if upgrade is not None:
+            jobs = [upgrading(jobs[0], client.named(upgrade))]
         if dry_run:
             sys.exit(max(_print_plan(job, client.examine(job), as_json) for job in jobs))
         submissions = client.submit_all(jobs)
