@@ -31,6 +31,8 @@ TEXT_CHARACTERS_MAX = 20_000
 """Characters of one text that is printed of a job."""
 STACKS_MAX = 4
 """Stacks of functions that do not return, printed of one job."""
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+"""What a terminal does: to its first line; clear to the end of the line, or all that is below."""
 
 
 def print_status(status: JobStatus, as_json: bool) -> None:
@@ -47,17 +49,37 @@ def print_status(status: JobStatus, as_json: bool) -> None:
 
 def print_statuses(statuses: list[JobStatus], as_json: bool) -> None:
     """Print statuses, each with its remarks below; of a single one also the stacks."""
+    print(*_text(statuses, as_json), sep="\n", flush=True)
+
+
+def redraw_statuses(statuses: list[JobStatus], as_json: bool) -> None:
+    """Print statuses in the place of those before, at a terminal; behind them elsewhere.
+
+    What the terminal has no room for is left out: a line that scrolls is no longer in its place.
+    """
+    if as_json or not sys.stdout.isatty():
+        print_statuses(statuses, as_json)
+        return
+    columns, rows = shutil.get_terminal_size()
+    found = list(_text(statuses, as_json))
+    if len(found) >= rows > 1:
+        found[rows - 2 :] = [f"{INDENT}and {len(found) - rows + 2} lines more"]
+    drawn = "".join(f"{line[:columns]}{_CLEAR_LINE}\n" for line in found)
+    print(f"{_HOME}{drawn}{_CLEAR_BELOW}", end="", flush=True)
+
+
+def _text(statuses: list[JobStatus], as_json: bool) -> Iterator[str]:
     if as_json:
-        print(json.dumps([msgspec.to_builtins(status) for status in statuses]))
+        yield json.dumps([msgspec.to_builtins(status) for status in statuses])
         return
     if not statuses:
-        print("no jobs yet: submit one with `onyx submit job.yaml`")
+        yield "no jobs yet: submit one with `onyx submit job.yaml`"
         return
     width = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
-    print(*lines(statuses, max(width, WIDTH_MIN)), sep="\n")
+    yield from lines(statuses, max(width, WIDTH_MIN))
     if len(statuses) == 1:
-        for line in (*task_lines(statuses[0].tasks), *_stacks(statuses[0])):
-            print(line)
+        yield from task_lines(statuses[0].tasks)
+        yield from _stacks(statuses[0])
 
 
 def lines(statuses: list[JobStatus], width: int) -> Iterator[str]:
@@ -84,7 +106,9 @@ def lines(statuses: list[JobStatus], width: int) -> Iterator[str]:
 
 def _notes(status: JobStatus) -> str:
     measured = "" if status.measured is None else in_words(status.measured)
-    return _safe("; ".join(filter(None, (measured, remarks(status)))))
+    pending = sum(each.input.in_flight for each in status.tasks if each.input is not None)
+    shown = (measured, f"{pending:,} pending" if pending else "", remarks(status))
+    return _safe("; ".join(filter(None, shown)))
 
 
 def _safe(text: str) -> str:
