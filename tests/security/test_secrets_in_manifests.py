@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping
+from subprocess import run
 from typing import Any
 
 import pytest
 from tests.operator.clusters import pool
 from tests.support.jobs.plugin_context import plugin_context
+from tests.support.patience import WAIT_S
 
 from onyx.errors import ManifestError, UserError
 from onyx.model.job import CatalogEntry, Job
@@ -26,6 +30,7 @@ from onyx_operator.clusters.environment import environment
 
 SEEN = "not-to-be-seen"
 KAFKA = {"bootstrapServers": "k:1", "topic": "t"}
+JWT = "eyJhbGciOiJub25l.eyJzdWIiOiJ1c2Vy.c2ln"
 FORMAT = {"path": "p", "format": "jdbc"}
 STAGE = {"path": "p", "stage": "m:f"}
 SECRETS: list[tuple[type[Options], dict[str, Any], str]] = [
@@ -94,7 +99,14 @@ SECRETS: list[tuple[type[Options], dict[str, Any], str]] = [
         {"path": "p", "sparkConf": {"spark.authenticate.secret": SEEN}},
         "spark-defaults.conf",
     ),
+    (
+        SparkInputOptions,
+        {**FORMAT, "formatOptions": {"url": f"jdbc:oracle:thin:u/{SEEN}@h:1/d"}},
+        "formatOptionsEnv",
+    ),
+    (HttpOptions, {"url": "https://h", "headers": {"X": f"t-{JWT}"}}, "headersEnv"),
     (RedisOptions, {"server": "h:1", "stream": f"x://u:{SEEN}@h"}, "take it out of the job"),
+    (RedisOptions, {"server": "h:1", "stream": f"x://u::{SEEN}@h"}, "take it out of the job"),
 ]
 NONE: list[tuple[type[Options], dict[str, Any]]] = [
     (SqlOptions, {"table": "t", "url": "postgresql://user@host/d?sslmode=require"}),
@@ -120,6 +132,16 @@ NONE: list[tuple[type[Options], dict[str, Any]]] = [
     (SparkOptions, {**STAGE, "sparkConf": {"spark.sql.timeTravelTimestampKey": "x"}}),
     (RedisOptions, {"server": "h:1", "stream": "s", "passwordEnv": "P"}),
 ]
+LONG = [
+    ("a://", "a"),
+    ("a://", "a:"),
+    ("jdbc:", "a:"),
+    ("jdbc:x", ":/b"),
+    ("", "-eyJ"),
+    ("aaaaaaaaaa.eyJ", "-eyJ"),
+    ("Bearer ", " a"),
+    ("a://?", " ="),
+]
 
 
 @pytest.mark.parametrize(("kind", "options", "instead"), SECRETS)
@@ -135,6 +157,16 @@ def test_a_secret_in_an_option_is_refused_with_what_to_use_and_not_shown(
 @pytest.mark.parametrize(("kind", "options"), NONE)
 def test_what_is_none_is_taken(kind: type[Options], options: dict[str, Any]) -> None:
     assert check_options(options, kind)[1] == []
+
+
+def test_a_text_of_a_stranger_takes_a_time_in_proportion_to_its_length() -> None:
+    """Hours otherwise, in the webhook of a cluster; in a process of its own, which can be ended."""
+    program = (
+        "import json, sys; from onyx.model.secrets import secret_in\n"
+        "for text in json.load(sys.stdin): assert secret_in(text) is None, text[:20]"
+    )
+    texts = json.dumps([beginning + part * 250_000 for beginning, part in LONG])
+    run([sys.executable, "-c", program], input=texts, text=True, check=True, timeout=WAIT_S)
 
 
 def test_whoever_takes_a_job_refuses_it() -> None:
