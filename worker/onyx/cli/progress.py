@@ -24,7 +24,7 @@ from onyx.reports.outcomes import NOTHING, TaskTotals, remarks
 
 Totals = Mapping[str, TaskTotals]
 """By task."""
-SPEED_S = 5.0
+SPEED_S = 10.0
 """The time of which a speed is, if anything was counted in it."""
 SPEED_MAX_S = 30.0
 """The time of which it is otherwise."""
