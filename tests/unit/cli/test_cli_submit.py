@@ -1,4 +1,4 @@
-"""`onyx submit --upgrade`: the old job as people name it."""
+"""`onyx submit --upgrade`: the old job as people name it, and what is said of it then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tests.support.log.memory_log import MemoryLog
 from tests.unit.cli.test_cli_job_files import a_file
 
 from onyx.cli.commands import submit as command
+from onyx.cli.status_table import print_statuses
 from onyx.client.client import Client
+from onyx.client.statuses import remarks
 from onyx.errors import UserError
 from onyx.ids import JobId
 
@@ -36,6 +38,9 @@ def test_the_old_job_is_named_as_everywhere(
     text = {"by id": old, "by its name": "flights"}.get(named, old[:8])
     new = submitted(capsys, a_file(tmp_path, "more-flights"), text)
     assert client.replica().upgrades(new) == old
+    print_statuses([client.status(old)], as_json=False)
+    assert f"    upgraded: job {new} has its state" in capsys.readouterr().out.splitlines()
+    assert "upgraded" not in remarks(client.status(new))
 
 
 def test_an_old_job_that_may_be_several_is_refused_with_all_of_them(

@@ -14,7 +14,7 @@ from onyx.client.manifests import readable
 from onyx.client.reports import code_began, code_of, exception, outcomes, stalls, why_stalled
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
-from onyx.replica.jobs import has_completed
+from onyx.replica.jobs import has_completed, upgraded_by
 from onyx.replica.scheduling.explain import why_paused, why_waiting
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death
@@ -70,6 +70,8 @@ class JobStatus(msgspec.Struct, frozen=True):
     """What workers measure of each task."""
     at_work: tuple[PeerMeasures, ...] = ()
     """What each of its peers does at the moment, as far as workers have answered."""
+    upgraded_by: tuple[JobId, ...] = ()
+    """Jobs that were submitted to go on with its state."""
 
 
 class JobReports(msgspec.Struct, frozen=True):
@@ -145,6 +147,7 @@ def status_of(replica: Replica, job: JobId, reports: JobReports, now_ms: int) ->
         code,
         code_warning,
         reports.options,
+        upgraded_by=upgraded_by(replica, job) if completed is False else (),
     )
 
 
@@ -178,14 +181,17 @@ def _state_of(replica: Replica, job: JobId, peers: int) -> JobState:
 
 
 def remarks(status: JobStatus) -> str:
-    """Why a job waits, why it does not advance, or what killed it; what is wrong with the code of
-    its peers; what became of segments that did not go on; and which values were set."""
+    """Why a job waits, why it does not advance, or what killed it; which job upgrades it; what is
+    wrong with the code of its peers; what became of segments that did not go on; and which values
+    were set."""
     return "; ".join(filter(None, (why(status), *besides(status))))
 
 
 def besides(status: JobStatus) -> tuple[str, ...]:
     """What is to be said of a job beside why it is as it is; some may be empty."""
-    return (status.code_warning, *status.outcomes, options(status))
+    into = " and ".join(status.upgraded_by)
+    upgraded = f"upgraded: job {into} has its state" if into else ""
+    return (upgraded, status.code_warning, *status.outcomes, options(status))
 
 
 def options(status: JobStatus) -> str:

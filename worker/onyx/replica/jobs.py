@@ -50,8 +50,14 @@ def in_place_of(replica: Replica, job: JobId) -> JobId | None:
         running = sorted(each for each in line if runs(replica, each))
         if running:
             return running[0]
-        line = {each for each, record in replica.records.items() if record.upgrades in line}
+        line = {each for old in line for each in upgraded_by(replica, old)}
     return None
+
+
+def upgraded_by(replica: Replica, job: JobId) -> tuple[JobId, ...]:
+    """The jobs that are known and carry over the state of a job, by their ids."""
+    records = replica.records.items()
+    return tuple(sorted(each for each, record in records if record.upgrades == job))
 
 
 def ended_last(replica: Replica, jobs_max: int) -> list[JobId]:
