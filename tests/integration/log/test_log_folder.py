@@ -3,6 +3,7 @@ clients that are silent, do not read or say nonsense, a full disk, a file that i
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import sqlite3
@@ -10,8 +11,10 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -20,14 +23,16 @@ from tests.support.log.logs import Inbox, pulse_gone, served, settings_of
 from tests.support.log.markers import marker
 from tests.support.patience import WAIT_S
 
-from onyx.errors import Fenced, LogReplaced, SettingsError, StateError, Unavailable
-from onyx.ids import NO_POSITION, GroupId
+from onyx.codec.entries import encode_entry
+from onyx.errors import Fenced, LogReplaced, SettingsError, StateError, Unavailable, UserError
+from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Session
 from onyx.log.local import requests as to
+from onyx.log.local.connection import AnswerLost
 from onyx.log.local.frames import PROTOCOL, LogQuestion, framed, reach
 from onyx.log.local.log import LocalClientLog, LocalGroupLog
 from onyx.log.local.server import OWED_BYTES_MAX, LocalLogServer, ServerLink
-from onyx.log.local.store import TenancyFile
+from onyx.log.local.store import ENDED, Pulse, TenancyFile
 from onyx.settings import Settings, ZooKeeperSettings
 
 HASTY = ZooKeeperSettings(connect_timeout_s=0.1)
@@ -126,6 +131,66 @@ def test_a_group_whose_answers_were_lost_goes_on_and_each_entry_has_effect_once(
             effects.append(entry.command.peer_site["number"])
     assert effects == list(range(100))
     assert len(lost) == 5
+
+
+def test_an_entry_that_is_read_after_it_was_asked_again_is_there_once(folder, stack):
+    stack.enter_context(served(folder))
+    client = open_client(stack, settings_of(folder))
+    entry = to.AppendOnce(encode_entry(marker("a")), (), b"token")
+    stranger(stack, folder, hello(), entry)
+    stranger(stack, folder, hello(), entry)
+    assert [each.command.id for each in client.read(NO_POSITION)] == ["a"]
+    assert client.append(marker("b")) == 1
+
+
+def test_what_is_refused_without_a_connection_is_heard_before_there_is_one(folder, stack):
+    """Else who was told that it is back has sent nothing, and hears then that all is lost."""
+    with served(folder):
+        group = open_group(stack, settings_of(folder), "g1")
+    connection, heard = group._connection, []
+
+    def done(answer: Any) -> None:
+        with ThreadPoolExecutor(1) as other:
+            heard.append((answer, other.submit(connection._lock.acquire, blocking=False).result()))
+
+    suspended = Event()
+    group.on_session(lambda _: suspended.set())
+    assert connection._socket is None or suspended.wait(WAIT_S)
+    connection.ask(to.AppendEntries(GroupId("g1"), [b"x"], ()), done)
+    ((answer, has_connection),) = heard
+    assert isinstance(answer, AnswerLost)
+    assert not has_connection
+
+
+def test_a_question_that_is_too_large_is_refused_while_nobody_serves_and_ends_nothing(
+    folder, stack, monkeypatch
+):
+    monkeypatch.setattr("onyx.log.local.frames.FRAME_BYTES_MAX", 1_000)
+    with served(folder):
+        client = open_client(stack, settings_of(folder))
+        client.append(marker("a"))
+    with pytest.raises(UserError, match="bytes are too many for the log"):
+        client.put_document("d", b"x" * 2_000, None)
+    stack.enter_context(served(folder))
+    assert client.append(marker("b")) == 1
+
+
+def test_what_nobody_waits_for_any_more_does_not_pile_up_while_nobody_serves(folder, stack):
+    with served(folder):
+        client = open_client(stack, settings_of(folder))
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            client._connection.perform(to.HeldBytes(), 0.01)
+    assert not client._connection._asked
+
+
+def test_a_number_that_no_log_counts_to_is_refused_and_others_are_served(folder, stack):
+    stack.enter_context(served(folder))
+    client = open_client(stack, settings_of(folder))
+    for position in (2**63, 2**70):
+        with pytest.raises(UserError):
+            client.read(Position(position))
+    assert client.append(marker("a")) == 0
 
 
 def test_documents_whose_answers_were_lost_are_ours_and_those_of_others_are_not(
@@ -307,6 +372,48 @@ def test_a_folder_has_one_server(folder, stack):
     stack.enter_context(served(folder))
     with pytest.raises(SettingsError, match="in use: end that `onyx run`"):
         LocalLogServer(folder).start()
+
+
+def test_a_server_of_a_folder_that_was_deleted_leaves_the_socket_of_the_next_one(folder, stack):
+    with served(folder):
+        shutil.rmtree(folder)
+        stack.enter_context(served(folder))
+    assert open_client(stack, settings_of(folder)).append(marker("a")) == 0
+
+
+def test_a_server_that_has_ended_by_itself_touches_no_file_when_it_is_stopped(folder, monkeypatch):
+    monkeypatch.setattr(LocalLogServer, "_turn", lambda *_: 1 / 0)
+    server = LocalLogServer(folder)
+    server._thread.start()
+    server._thread.join(WAIT_S)
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    try:
+        server.stop()
+        server.stop()
+        with pytest.raises(BlockingIOError):
+            os.read(reading, 1)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_an_end_that_cannot_be_written_is_not_tried_at_once(folder, monkeypatch):
+    folder.mkdir()
+    server, store = LocalLogServer(folder), TenancyFile(folder / "test.sqlite", kept=False)
+    with closing(store):
+        store.pulses[GroupId("g1")] = pulse = Pulse(1, 6.0)
+        store._load = lambda: None  # type: ignore[method-assign]
+        pulse.heard_s = ENDED
+        server._stores["test"] = store
+
+        def broken(*_: object) -> int:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        monkeypatch.setattr(TenancyFile, "change", broken)
+        server._look()
+        assert server._patience_s() > 0
+    server.stop()
 
 
 def test_without_a_server_it_is_said_how_to_start_one(folder):

@@ -103,7 +103,7 @@ class AppendQueue:
         if len(self._unacknowledged) + len(commands) > limit:
             raise Unavailable(
                 f"{len(self._unacknowledged)} entries wait to be written to the log and at most "
-                f"{limit} may; ZooKeeper is slow or cannot be reached"
+                f"{limit} may; the log is slow or cannot be reached"
             )
         payloads = [
             (self._encode(command, self._sequence + number, parent, at_ms), command.chunks)

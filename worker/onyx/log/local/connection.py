@@ -151,13 +151,12 @@ class LogConnection:
                 self._asked[number] = asked
                 try:
                     self._transmit(number, asked)
-                    return number
                 except OnyxError as error:  # it is too large
                     del self._asked[number]
-                    refusal = error
+                    done(error)
             else:
-                refusal = self._over or AnswerLost("there is no connection")
-        done(refusal)
+                # Under the lock: who asks again when there is a connection has heard this before.
+                done(self._over or AnswerLost("there is no connection"))
         return number
 
     def forget(self, number: int) -> None:
@@ -341,9 +340,10 @@ class LogConnection:
         self._confirmed_s = max(self._confirmed_s, sent_s)
 
     def _transmit(self, number: int, asked: _AskedQuestion) -> None:
-        """Under the lock: send a question, if there is a connection; else that is done later."""
+        """Under the lock: send a question, if there is a connection; else that is done later. One
+        that is too large is refused at once: later it would end the connection for all."""
+        frame = framed(LogQuestion(number, asked.request, asked.sent_s > 0))
         if self._socket is not None:
-            frame = framed(LogQuestion(number, asked.request, asked.sent_s > 0))
             asked.sent_s = time.monotonic()
             self._owed += frame
             self._bytes[0] += len(frame)

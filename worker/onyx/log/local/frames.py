@@ -75,9 +75,12 @@ def framed(message: LogQuestion | LogAnswer) -> bytes:
     """The frame of a message.
 
     Raises:
-        UserError: it is too large.
+        UserError: it is too large, or has a number or text that no message can have.
     """
-    data = _ENCODER.encode(message)
+    try:
+        data = _ENCODER.encode(message)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise UserError(f"the log cannot be asked this: {error}") from None
     if len(data) > FRAME_BYTES_MAX:
         raise UserError(
             f"{len(data):,} bytes are too many for the log: at most {FRAME_BYTES_MAX:,} are sent"

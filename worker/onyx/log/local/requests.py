@@ -64,14 +64,18 @@ class Greeting(LogRequest, frozen=True):
 class Ping(LogRequest, frozen=True):
     """Who asks lives, and wants to know whether the server does."""
 
+    REPEATED: ClassVar[bool] = False
+
 
 class EndSession(LogRequest, frozen=True):
     """The session ends, and its pulse with it. It is the server that knows whose that is."""
 
 
 class ForgetQuestion(LogRequest, frozen=True):
-    """A question that waits needs no answer any more; the server knows it."""
+    """A question that waits needs no answer any more; the server knows it, as long as the
+    connection is there."""
 
+    REPEATED: ClassVar[bool] = False
     number: int
 
 
@@ -136,7 +140,9 @@ class AppendOnce(LogRequest, frozen=True):
 
     def apply(self, store: TenancyFile, session: int, again: bool) -> int:
         """Write it if it is not there; its position. Raises ChunkGone."""
-        written = again and store.rows("SELECT position FROM entry WHERE token = ?", self.token)
+        # Also of what comes the first time: what was sent before a break may be read after what was
+        # asked again.
+        written = store.rows("SELECT position FROM entry WHERE token = ?", self.token)
         if written:
             return int(written[0][0])
         _touch(store, self.chunks)

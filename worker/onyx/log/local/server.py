@@ -108,10 +108,14 @@ class LocalLogServer:
             SettingsError: another server has the folder, or it cannot be used.
             Unavailable: it takes too long.
         """
-        self._thread.start()
-        if not self._started.wait(START_S):
-            raise Unavailable(f"the log in {self.folder} was not served within {START_S:g} s")
-        self.check()
+        try:
+            self._thread.start()
+            if not self._started.wait(START_S):
+                raise Unavailable(f"the log in {self.folder} was not served within {START_S:g} s")
+            self.check()
+        except BaseException:
+            self.stop()
+            raise
 
     def check(self) -> None:
         """Raises why it serves no more, if it has ended by itself."""
@@ -126,12 +130,17 @@ class LocalLogServer:
         self.stop()
 
     def stop(self) -> None:
-        """End; the logs stay in the folder."""
+        """End; the logs stay in the folder. Idempotent."""
         self._stopping = True
-        with suppress(OSError):
-            os.write(self._woken, b"x")
+        if self._woken < 0:
+            return
+        os.write(self._woken, b"x")
         if self._thread.ident is not None:
             self._thread.join(START_S)
+        # Not by the thread: if it ends by itself, their numbers may be those of other files here.
+        os.close(self._wake)
+        os.close(self._woken)
+        self._wake = self._woken = -1
 
     def _run(self) -> None:
         try:
@@ -147,26 +156,27 @@ class LocalLogServer:
             logger.exception("the server of the log in %s has ended", self.folder)
             self._failure = InvariantViolated(f"the server of a log has ended: {error!r}")
         finally:
+            self._selector.close()
             self._started.set()
 
     def _serve(self) -> None:
         accepting = listen(self.folder, CONNECTIONS_MAX)
-        self._selector.register(accepting, selectors.EVENT_READ, self._accept)
+        ours = (self.folder / SOCKET).stat()
+        self._selector.register(accepting, selectors.EVENT_READ, None)
         self._selector.register(self._wake, selectors.EVENT_READ, None)
         self._started.set()
         try:
             while not self._stopping:
                 self._turn(accepting)
         finally:
-            (self.folder / SOCKET).unlink(missing_ok=True)
+            with suppress(OSError):  # of a folder that was deleted and made anew it is another's
+                if os.path.samestat((self.folder / SOCKET).stat(), ours):
+                    (self.folder / SOCKET).unlink()
             for link in tuple(self._links):
                 self._cut(link)
             for store in self._stores.values():
                 store.close()
             accepting.close()
-            self._selector.close()
-            os.close(self._wake)
-            os.close(self._woken)
 
     def _turn(self, accepting: socket.socket) -> None:
         asked: dict[TenancyFile | None, list[tuple[ServerLink, LogQuestion]]] = {}
@@ -267,13 +277,13 @@ class LocalLogServer:
             with store.transaction():
                 answers.extend((link, self._applied(store, link, each)) for link, each in questions)
             after = store.next, store.origin, len(store.pulses)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError) as error:
             if len(questions) > 1:
                 for each in questions:
                     self._answer(store, [each])
                 return
             ((link, question),) = questions
-            answers = [(link, LogAnswer.refusing(question.number, self._unwritten(error)))]
+            answers = [(link, LogAnswer.refusing(question.number, self._refusal(error)))]
         for link, answer in answers:
             if answer is not None:
                 link.put(answer)
@@ -342,13 +352,16 @@ class LocalLogServer:
 
     def _end(self, store: TenancyFile, groups: list[GroupId]) -> None:
         """Their sessions are over; if that cannot be written they are not, and it is tried again:
-        nobody hears of an end that a restart would undo."""
+        nobody hears of an end that a restart would undo. Not at once: the server would do nothing
+        else."""
         try:
             with store.transaction():
                 self._drop(store, groups)
             self._look_at_waiting(store)
         except sqlite3.Error as error:
             self._unwritten(error)
+            for group in store.pulses.keys() & groups:
+                store.pulses[group].heard_s = time.monotonic()
 
     def _drop(self, store: TenancyFile, groups: list[GroupId]) -> None:
         for group in groups:
@@ -398,6 +411,11 @@ class LocalLogServer:
         pulses = (p for store in self._stores.values() for p in store.pulses.values())
         due_s = min((each.heard_s + each.timeout_s for each in pulses), default=inf)
         return min(LOOK_S, max(0.0, due_s - time.monotonic()))
+
+    def _refusal(self, error: sqlite3.Error | OverflowError) -> OnyxError:
+        if isinstance(error, sqlite3.Error):
+            return self._unwritten(error)
+        return UserError(f"the log in {self.folder} counts no further than 2^63: {error}")
 
     def _unwritten(self, error: sqlite3.Error) -> Unavailable:
         """What whoever asks is to hear; whoever runs the server hears it once."""
@@ -482,12 +500,13 @@ def held_alone(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise SettingsError(f"no log can be kept in {folder}: {error.strerror}") from error
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SettingsError(
+                f"the log in {folder} is in use: end that `onyx run`, `onyx console` or `onyx "
+                "log-server` first"
+            ) from error
         yield
-    except BlockingIOError as error:
-        raise SettingsError(
-            f"the log in {folder} is in use: end that `onyx run`, `onyx console` or `onyx "
-            "log-server` first"
-        ) from error
     finally:
         os.close(held)
