@@ -15,17 +15,18 @@ from tests.support.console_world import GROUPS, ConsoleWorld
 from tests.support.jobs.bench import chain
 
 from onyx.bundle import bundle_file, gathering
-from onyx.bundle.bundle_file import read, write
+from onyx.bundle.bundle_file import JobBundle, read, write
 from onyx.bundle.bundled_log import client_of
 from onyx.bundle.gathering import JobGathering, public
 from onyx.client.reader import JobReader
-from onyx.console.board import Reporter, followed
+from onyx.console.board import Board, Reporter, followed
 from onyx.console.pages import Console
 from onyx.console.serve import StillLife
+from onyx.console.task_page import LINE_CHARACTERS_MAX, LINES_MAX, worker_page
 from onyx.errors import Unavailable, UserError
 from onyx.ids import JobId
 from onyx.replica import canonical
-from onyx.reports.measures import Measures
+from onyx.reports.measures import Measures, WorkerDiagnostics
 
 SEGMENTS = [{"n": 1, "card": "x"}, {"n": 2, "card": "4111-1111"}, {"n": 3, "card": "y"}]
 
@@ -102,10 +103,12 @@ PAGES = (
 )  # fmt: skip
 
 
-def console_of(reader: JobReader, at_ms: int, past: Any) -> Console:
+def console_of(reader: JobReader, bundle: JobBundle, past: Any) -> Console:
+    at_ms = bundle.head.at_ms
     reporter = Reporter(reader, past, lambda: at_ms, lambda: 0.0, 1.0)
     answer = StillLife(at_ms, Measures()).answer
-    return Console(reader, past, reporter, "a bundle", lambda: at_ms, answer)
+    said = bundle.workers
+    return Console(reader, past, reporter, "a bundle", lambda: at_ms, answer, said=said)
 
 
 @pytest.mark.parametrize("values", [True, False])
@@ -115,7 +118,7 @@ def test_the_pages_of_a_console_are_made_of_a_bundle(
     found = bundled(world, tmp_path / "b.gz", values)
     reader = client_of(found)
     with followed(reader, lambda: None) as past:
-        console = console_of(reader, found.head.at_ms, past)
+        console = console_of(reader, found, past)
         for each in PAGES:
             path, _, query = each.partition("?")
             page = console.page(path, dict(part.split("=") for part in query.split("&") if part))
@@ -128,6 +131,30 @@ def test_the_pages_of_a_console_are_made_of_a_bundle(
         if values:
             assert job == there.texts(there.page("/jobs/shop", {}))
         assert "ValueError" in "".join(job)
+        worker = console.texts(console.page(f"/workers/{GROUPS[0]}", {}))[-1]
+        assert "now  error  onyx.jobs  task work has failed: " in worker
+        assert "onyx_up 1" in worker
+        assert "log lines" not in console.texts(console.page(f"/workers/{GROUPS[1]}", {}))[-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('{"level": "info", "event": "a\\nb", "time": "t", "n": [1]}', "t  info  a\\nb  n=[1]"),
+        ("no JSON \x1b[2J", r"no JSON \x1b[2J"),
+        ("[" * 100_000, "["),
+        ('{"a": ' + "[" * 900 + "]" * 900 + "}", "["),
+        ("", ""),
+    ],
+)
+def test_a_log_line_of_a_stranger_is_shown_and_does_nothing(line: str, shown: str) -> None:
+    world = ConsoleWorld()
+    world.join(GROUPS[0])
+    page = worker_page(Board(world.client.replica()), GROUPS[0], WorkerDiagnostics((line,) * 500))
+    assert page is not None
+    assert len(page.lines) == LINES_MAX
+    assert shown in page.lines[0]
+    assert len(page.lines[0]) <= LINE_CHARACTERS_MAX
 
 
 @pytest.mark.parametrize("state", ["completed", "running"])
@@ -230,6 +257,10 @@ def other_origin(found: list[dict[str, Any]]) -> None:
     next(each for each in found if each["part"] == "origin")["body"]["position"] = 7
 
 
+def talking(found: list[dict[str, Any]]) -> None:
+    next(each for each in found if each["part"] == "worker")["body"]["lines"] = [""] * 10_001
+
+
 def nested(found: list[dict[str, Any]]) -> None:
     deep: Any = []
     for _ in range(900):
@@ -248,6 +279,7 @@ def nested(found: list[dict[str, Any]]) -> None:
         (made_up, "damaged"),
         (other_origin, "not that before its entries"),
         (nested, "damaged"),
+        (talking, "10,001 log lines"),
         (lambda found: found.append({"part": "more", "body": 1}), "follows on its end"),
     ],
 )

@@ -10,16 +10,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from tests.support.bundles import bundled, failed_world
 from tests.support.console_world import GROUPS, ConsoleWorld
 from tests.support.jobs.bench import chain
 
+from onyx.bundle.bundle_file import JobBundle
+from onyx.bundle.bundled_log import client_of
 from onyx.bundle.replay import FailedTask, failed_task, is_same, replay, said_now
 from onyx.cli.command_table import run_command
+from onyx.client import failure_text
 from onyx.errors import NameNotRegistered, SettingsError, UserError
+from onyx.ids import JobId
 from onyx.log import documents
+from onyx.log.interface import Document
 from onyx.processors import Processor
 from onyx.settings import Settings, TaskSettings
 
@@ -300,3 +306,31 @@ def test_no_module_is_imported_because_a_bundle_names_it(folder: Path) -> None:
     with pytest.raises(NameNotRegistered, match="offers no functions of replayed_tasks"):
         run_command(["replay", "b.gz", "--modules", "json"])
     assert "replayed_tasks" not in sys.modules
+
+
+@pytest.mark.parametrize("errors", [5, [5], [{"frames": 5}], [{"frames": [5]}], {"a": 1}])
+def test_a_report_that_somebody_has_made_up_is_refused(errors: Any, tmp_path: Path) -> None:
+    found = with_report(tmp_path, errors=errors)
+    reader = client_of(found)
+    assert "cannot be read" in failure_text.whole(reader.exception(JobId("broken")) or {})
+    with pytest.raises(UserError, match="no task of its manifest"):
+        failed_task(found)
+
+
+def test_nothing_in_a_report_tells_a_terminal_what_to_do(tmp_path: Path) -> None:
+    evil = "\x1b]0;x\x07\n"
+    frame = {"file": evil, "line": evil, "function": evil, "code": evil}
+    error = {"relation": evil, "type": evil, "message": evil, "frames": [frame]}
+    found = with_report(tmp_path, errors=[error, error], segment=evil, detail=evil)
+    text = failure_text.whole(failed_task(found).report)
+    assert len(text.splitlines()) == len(text.split("\n"))
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def with_report(folder: Path, **changed: Any) -> JobBundle:
+    """A bundle in which somebody has changed the report."""
+    world = failed_world(chain(SEGMENTS, fn="m:fails"), {"m:fails": fails})
+    found, path = bundled(world, folder / "b.gz"), documents.exception(JobId("broken"))
+    report = json.loads(found.documents[path].data) | changed
+    changes = {path: Document(json.dumps(report).encode(), 0)}
+    return msgspec.structs.replace(found, documents={**found.documents, **changes})

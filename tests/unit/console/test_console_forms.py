@@ -110,6 +110,29 @@ def read(body: bytes, over_tls: bool = False, most: int = 4_096, **headers: str)
         return refused.code
 
 
+class Piece(bytes):
+    """A byte of a body that counts what is copied to stand before it."""
+
+    copied = 0
+
+    def __radd__(self, before: Any) -> bytes:
+        Piece.copied += len(before)
+        return bytes(before) + bytes(self)
+
+
+def test_a_form_that_comes_byte_by_byte_is_not_copied_for_each() -> None:
+    request, left = Browser().request(), 1_000
+
+    async def receive() -> dict[str, Any]:
+        nonlocal left
+        left -= 1
+        return {"type": "http.request", "body": Piece(b"a"), "more_body": left > 0}
+
+    request._receive = receive
+    body = asyncio.run(forms.body_of(request, 4_096))
+    assert (body, Piece.copied) == (b"a" * 1_000, 0)
+
+
 @pytest.mark.parametrize(
     "origin",
     [

@@ -42,6 +42,8 @@ BYTES_MAX = 134_217_728
 LINE_BYTES_MAX = 33_554_432
 LINES_MAX = 200_000
 NOTES_MAX = 1_000
+WORKER_LINES_MAX = 10_000
+"""Log lines of one worker, which gives some hundreds (`telemetry.logs`)."""
 
 
 @prepared
@@ -228,7 +230,10 @@ def _with(made: JobBundle, each: BundleLine) -> JobBundle:
     elif each.part == "chunk":
         made.chunks[each.name] = bytes(body)
     elif each.part == "worker":
-        made.workers[each.name] = _read_as(body, WorkerDiagnostics)
+        said = _read_as(body, WorkerDiagnostics)
+        if len(said.lines) > WORKER_LINES_MAX:
+            raise ValueError(f"it has {len(said.lines):,} log lines of a worker")
+        made.workers[each.name] = said
     elif each.part == "measures":
         measured = _read_as(body, Measures)
         return msgspec.structs.replace(made, measures=measured)

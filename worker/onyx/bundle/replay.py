@@ -19,6 +19,8 @@ from onyx.base.runs import Numbers
 from onyx.base.seams import Clock, SystemClock
 from onyx.base.structs import stored
 from onyx.bundle.bundle_file import JobBundle
+from onyx.bundle.bundled_log import BundledLog
+from onyx.client.reports import exception
 from onyx.errors import UserError, contained
 from onyx.flow.batch import Batch, EncodedRun, Segments, as_given, as_shown
 from onyx.flow.groups.grouping import GroupChecks
@@ -81,8 +83,9 @@ def failed_task(bundle: JobBundle) -> FailedTask:
     replica = canonical.decode(bundle.origin.replica)
     for each in bundle.entries:
         replica = machine.apply(replica, each)
-    document = bundle.documents.get(documents.exception(job_id))
-    if document is None:
+    log: Any = BundledLog(bundle)  # what writes is not there
+    found = exception(log, job_id)
+    if found is None:
         if job_id in replica.completed_jobs:
             why = "it has completed"
         elif job_id in replica.killed_jobs:
@@ -90,7 +93,6 @@ def failed_task(bundle: JobBundle) -> FailedTask:
         else:
             why = "it had not ended when the bundle was made"
         raise UserError(f"job {job_id} has no failure to be replayed: {why}")
-    found = stored(document.data, dict[str, Any], f"the report of job {job_id}", "make it again")
     manifest = bundle.chunks.get(replica.digest_of(job_id) or "")
     if manifest is None:
         raise UserError(f"the bundle does not have the manifest of job {job_id}")

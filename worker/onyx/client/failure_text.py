@@ -7,6 +7,7 @@ is in them from the user's code: nothing in them can move the cursor of a termin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import asdict
@@ -17,12 +18,12 @@ from onyx.reports.stalls import Stall
 def sentence(report: Mapping[str, Any]) -> str:
     """Which task failed where, and how, in one line."""
     detail = " ".join(_lines(report.get("detail")))
-    return f"task {report.get('task')}, {report.get('phase')}: {detail}"
+    return _printable(f"task {report.get('task')}, {report.get('phase')}: {detail}")
 
 
 def details(report: Mapping[str, Any]) -> list[str]:
     """Frames of the user's code, what the error came from, and the segment; a line each."""
-    return list(_details(report))
+    return list(map(_printable, _details(report)))
 
 
 def whole(report: Mapping[str, Any]) -> str:
@@ -34,7 +35,7 @@ def stack(stall: Stall) -> list[str]:
     """Where the user's code is that does not come back."""
     frames = (frame_lines(asdict(each)) for each in stall.stack)
     head = f"task {stall.task} (peer {stall.peer[:8]}) is at"
-    return [head, *(line for lines in frames for line in lines)]
+    return [_printable(line) for line in (head, *chain.from_iterable(frames))]
 
 
 def _details(report: Mapping[str, Any]) -> Iterator[str]:
@@ -58,5 +59,8 @@ def frame_lines(frame: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lines(text: object) -> list[str]:
-    lines = str(text or "").splitlines()
-    return ["".join(each if each.isprintable() else "?" for each in line) for line in lines]
+    return str(text or "").splitlines()
+
+
+def _printable(line: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in line)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from immutables import Map
 
-from onyx.base.structs import UNREADABLE
+from onyx.base.structs import UNREADABLE, prepared
 from onyx.errors import StateError
 from onyx.ids import GroupId, JobId
 from onyx.log import documents
@@ -23,12 +23,25 @@ if TYPE_CHECKING:
     from onyx.model.job import Job
 
 
+@prepared
+class _StoredError(msgspec.Struct):
+    frames: list[dict[str, Any]] = []
+
+
+@prepared
+class _StoredFailure(msgspec.Struct):
+    """What whoever shows a report goes through; `program.failure.report` has all of it."""
+
+    errors: list[_StoredError] = []
+
+
 def exception(log: ClientLog, job: JobId) -> dict[str, Any] | None:
     """The report that a task stored before it killed its job; None if no task did."""
     document = log.get_document(documents.exception(job))
     if document is None:
         return None
     try:
+        msgspec.json.decode(document.data, type=_StoredFailure)
         return msgspec.json.decode(document.data, type=dict[str, Any])
     except UNREADABLE as error:
         return {"job": job, "detail": f"why it was killed cannot be read: {error}"}

@@ -151,16 +151,16 @@ async def read_form(request: Request, bytes_max: int, over_tls: bool) -> dict[st
 
 async def body_of(request: Request, bytes_max: int) -> bytes | None:
     """What was sent; None: more than that, or too slowly."""
-    found = b""
+    found = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for part in request.stream():
-                found += part
+                found.extend(part)
                 if len(found) > bytes_max:
                     return None
     except TimeoutError:
         return None
-    return found
+    return bytes(found)
 
 
 def _parts(kind: str, body: bytes) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -43,6 +44,7 @@ from onyx.history.replicas import Change
 from onyx.ids import JobId, Position
 from onyx.model.job import Job
 from onyx.replica.jobs import jobs_called
+from onyx.reports.measures import WorkerDiagnostics
 
 HERE = Path(__file__).parent
 HISTORY_MAX = 200
@@ -84,6 +86,7 @@ class Console:
         answer: asks for a state of a job, as `ask_page` does.
         actions: does what is asked for; None: the console only shows.
         appends: hands segments to jobs, where there are actions.
+        said: what workers have logged and counted, where that was kept.
     """
 
     def __init__(
@@ -96,10 +99,11 @@ class Console:
         answer: Answerer,
         actions: Actions | None = None,
         appends: SegmentAppends | None = None,
+        said: Mapping[str, WorkerDiagnostics] = MappingProxyType({}),
     ) -> None:
         self.actions, self.appends = actions, appends
         self._client, self._past, self._reporter = client, past, reporter
-        self._answer = answer
+        self._answer, self._workers_said = answer, said
         self._now_ms = now_ms
         self.tenancy = tenancy
 
@@ -169,7 +173,9 @@ class Console:
         if section == "jobs" and head:
             return self._of_job(board, head, "/".join(rest).strip("/"), query.get("done", ""))
         if section == "workers" and not any(rest):
-            return self._of_worker(worker_page(board, head), "worker", head)
+            return self._of_worker(
+                worker_page(board, head, self._workers_said.get(head)), "worker", head
+            )
         if section == "peers" and not any(rest):
             return self._of_worker(peer_page(board, head), "peer", head)
         return missing("there is no page here", "The addresses of pages are in the navigation.")

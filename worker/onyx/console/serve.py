@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from onyx.ids import JobId
 from onyx.log.acts import user_of_process
 from onyx.replica.authors import TOKEN, author
 from onyx.replica.state import Replica
-from onyx.reports.measures import Measures
+from onyx.reports.measures import Measures, WorkerDiagnostics
 from onyx.requests.request import Answer, Level
 from onyx.requests.tokens import Tokens
 from onyx.serving.listening import listener_at
@@ -107,6 +107,8 @@ class StillLife(msgspec.Struct, frozen=True):
 
     at_ms: int
     measures: Measures
+    said: Mapping[str, WorkerDiagnostics] = msgspec.field(default_factory=dict)
+    """What workers have logged and counted."""
 
     def now_ms(self) -> int:
         """The moment."""
@@ -166,7 +168,8 @@ def serving(
         actions = Actions(client, past, reporter.manifests) if options.has_actions else None
         appends = None if actions is None else appends_of(past, reporter.manifests, settings)
         tenancy = settings.tenancy_id
-        console = Console(client, past, reporter, tenancy, now_ms, answer, actions, appends)
+        said = {} if still is None else still.said
+        console = Console(client, past, reporter, tenancy, now_ms, answer, actions, appends, said)
         guard, drawn = guard_of(options, clock)
         app = ConsoleApp(console, guard, files is not None)
         templates()

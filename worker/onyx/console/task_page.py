@@ -2,15 +2,19 @@
 are, what is kept, how much memory there is; pure.
 
 A worker says what its peers do when it is asked, and nobody else knows: what a silent one does not
-say is left out, and the page names it. What the log and reports say of its peers stands.
+say is left out, and the page names it. What the log and reports say of its peers stands. What it
+has logged is shown of a bundle, which has it; a worker that is asked gives it with all its metrics,
+which is too much for each tick of a page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
+from onyx.base.structs import UNREADABLE
 from onyx.client.statuses import JobStatus
 from onyx.console.board import Board
 from onyx.console.entries import called
@@ -19,16 +23,21 @@ from onyx.console.measured import Facts, durations_text, task_facts
 from onyx.console.words import count, instant, listed, size, took
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.model.job import Job
+from onyx.replica.authors import escaped
 from onyx.reports import codes
 from onyx.reports.measures import (
     PartitionMeasures,
     PeerMeasures,
     TaskMeasures,
+    WorkerDiagnostics,
     WorkerMeasures,
 )
 from onyx.reports.stalls import StackFrame, Stall, seconds
 
 PEERS_MAX = 200
+LINES_MAX, LINE_CHARACTERS_MAX = 400, 4_000
+METRICS_CHARACTERS_MAX = 1_000_000
+"""A bundle comes from strangers: what workers give at most is all that a page shows."""
 IDLE = "has no task"
 SILENT = "its worker does not answer"
 
@@ -89,6 +98,9 @@ class WorkerPage(msgspec.Struct, frozen=True):
     peers: tuple[PeerRow, ...]
     more_peers: int
     silent: str
+    lines: tuple[str, ...] = ()
+    """What it has logged last, if that is known."""
+    metrics: str = ""
 
 
 def task_page(board: Board, status: JobStatus, manifest: Job, name: str) -> TaskPage | None:
@@ -124,9 +136,30 @@ def peer_page(board: Board, peer: str) -> WorkerPage | None:
     return None if group is None else _worker(board, group, PeerId(peer))
 
 
-def worker_page(board: Board, group: str) -> WorkerPage | None:
-    """The page of a worker; None: there is no such worker."""
-    return _worker(board, GroupId(group)) if group in board.replica.groups else None
+def worker_page(
+    board: Board, group: str, said: WorkerDiagnostics | None = None
+) -> WorkerPage | None:
+    """The page of a worker, with what it has said of itself; None: there is no such worker."""
+    if group not in board.replica.groups:
+        return None
+    page, its = _worker(board, GroupId(group)), said or WorkerDiagnostics()
+    lines = tuple(map(_logged, its.lines[-LINES_MAX:]))
+    return msgspec.structs.replace(page, lines=lines, metrics=its.metrics[:METRICS_CHARACTERS_MAX])
+
+
+def _logged(text: str) -> str:
+    """A log line, which is JSON, in the order in which people read it."""
+    try:
+        found = _line.decode(text[:LINE_CHARACTERS_MAX])
+        words = [str(found.pop(name)) for name in LINE_BEGINS if name in found]
+        words += (f"{name}={value}" for name, value in found.items())
+    except UNREADABLE:
+        words = [text]
+    return escaped("  ".join(words), LINE_CHARACTERS_MAX)
+
+
+_line = msgspec.json.Decoder(dict[str, Any])
+LINE_BEGINS = ("time", "level", "logger", "event")
 
 
 def _worker(board: Board, group: GroupId, peer: PeerId | None = None) -> WorkerPage:

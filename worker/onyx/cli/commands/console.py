@@ -97,6 +97,6 @@ def _of_bundle(
         print(f"warning: {escaped(note, NOTE_CHARACTERS_MAX)}", file=sys.stderr)
     head = shown.head
     whose = escaped(f"a bundle of {head.name or head.job}", NOTE_CHARACTERS_MAX)
-    still, client = serve.StillLife(head.at_ms, shown.measures), client_of(shown)
+    still, client = serve.StillLife(head.at_ms, shown.measures, shown.workers), client_of(shown)
     found = replace(found, tenancy_id=whose)
     return whose, serve.serving(client, found, options, stop.set, still)
