@@ -6,6 +6,8 @@ import logging
 
 import pytest
 
+from onyx.errors import ManifestError, Problem, UserError
+from onyx.processes.ends import exits_with_code
 from onyx.telemetry.logs import _TextFormatter
 
 
@@ -28,3 +30,17 @@ def test_other_characters_stay_as_they_are() -> None:
     )
 
     assert "caf\u00e9\t\u6771\u4eac" in _TextFormatter().format(record)
+
+
+def test_an_error_that_ends_a_command_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    told = [
+        UserError("job \x1b[2Jx\r is gone\n\tlook"),
+        ManifestError([Problem("a\x1b]0;b\x07", "é")]),
+    ]
+    for error in told:
+        with pytest.raises(SystemExit), exits_with_code():
+            raise error
+    said = capsys.readouterr().err
+    assert "error: job \\x1b[2Jx\\r is gone\n\tlook\n" in said
+    assert "a\\x1b]0;b\\x07" in said
+    assert "é" in said

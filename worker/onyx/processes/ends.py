@@ -57,16 +57,23 @@ def exits_with_code() -> Iterator[None]:
         yield
     except ManifestError as error:
         for problem in error.problems:
-            print(f"error: {problem}", file=sys.stderr)
+            print(f"error: {_shown(str(problem))}", file=sys.stderr)
         count = len(error.problems)
         print(f"{count} problem{'' if count == 1 else 's'} found", file=sys.stderr)
         sys.exit(ExitCode.INVALID)
     except OnyxError as error:
-        print(f"error: {brief(str(error))}", file=sys.stderr)
+        print(f"error: {_shown(brief(str(error)))}", file=sys.stderr)
         sys.exit(exit_code_of(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(ExitCode.INTERRUPTED)
+
+
+def _shown(text: str) -> str:
+    """A message without what moves the cursor of a terminal: names in it may be a stranger's."""
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
+    )
 
 
 def run_to_the_end(program: Callable[[], None]) -> NoReturn:

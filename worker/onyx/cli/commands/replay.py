@@ -15,11 +15,12 @@ from onyx.cli.options import ModulesOption
 from onyx.client import failure_text
 from onyx.errors import PoisonSegment, SettingsError, UserFunctionError
 from onyx.processes.surroundings import import_from, settings
+from onyx.replica.authors import escaped
 from onyx.user_code.resolve import Resolver
 
 replaying = ModuleOnDemand("onyx.bundle.replay")
 functions = ModuleOnDemand("onyx.cli.functions")
-MODULES_SHOWN_MAX = 1_000
+MODULES_SHOWN_MAX, NAMES_CHARACTERS_MAX = 1_000, 500
 
 
 def replay(
@@ -46,7 +47,8 @@ def replay(
         )
     import_from(Path())
     task, batch = failed.entry.name, failed.batch
-    print(f"job {failed.id}, task {task}: {batch.count} of the {batch.of} segments of its batch")
+    named = escaped(f"job {failed.id}, task {task}", NAMES_CHARACTERS_MAX)
+    print(f"{named}: {batch.count} of the {batch.of} segments of its batch")
     if failed.has_state:
         print("its state begins empty here: what depends on older segments differs")
     print(f"then: {failure_text.whole(failed.report)}", flush=True)
