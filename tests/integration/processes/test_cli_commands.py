@@ -179,6 +179,18 @@ def slow(segment):
 """
 
 
+def test_a_run_with_all_segments_in_dead_letters_is_no_success(folder: Path) -> None:
+    work, bad = "batchSize: 10}", "{name: bad, type: output, plugin: blackhole}"
+    lost = JOB.replace("my_tasks:inc", "my_tasks:boom").replace(
+        'boom", ' + work, 'boom", deadLetter: bad}\n    - ' + bad
+    )
+    (folder / "lost.yaml").write_text(lost)
+    done = onyx(folder, "run", "lost.yaml")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "2 of 2 segments of work went to bad; first error: ValueError: boom" in done.stdout
+    assert "job trivial has no result: all segments of work failed" in done.stderr
+
+
 @pytest.mark.slow
 def test_a_run_says_what_did_not_go_on_and_counts_right_after_a_kill(folder: Path) -> None:
     (folder / "poisoned.yaml").write_text(POISONED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onyx.model.job import CatalogEntry, Job
-from onyx.reports.outcomes import TaskTotals, remarks
+from onyx.reports.outcomes import TaskTotals, all_failed, remarks
 
 JOB = Job(
     "j",
@@ -79,3 +79,37 @@ def test_totals_add_up_and_keep_what_was_first() -> None:
     both = one + TaskTotals(2, 2, dead_letters=2, first_dead_letter="b")
     assert (both.segments_in, both.dead_letters, both.first_dead_letter) == (7, 3, "a")
     assert both.since(one).dead_letters == 2
+
+
+SORTED = Job(
+    "j",
+    (("read", "f"), ("f", "out"), ("f", "bad")),
+    (
+        CatalogEntry("read", "input", plugin="p"),
+        CatalogEntry("f", "function", fn="m:f", dead_letter="bad", late_to="late"),
+        CatalogEntry("out", "output", plugin="p"),
+        CatalogEntry("bad", "output", plugin="p"),
+        CatalogEntry("late", "output", plugin="p"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "f", "out", "failed"),
+    [
+        (TaskTotals(9), TaskTotals(9, dead_letters=9), TaskTotals(), ["f"]),
+        (TaskTotals(9), TaskTotals(9, dead_letters=8), TaskTotals(1), []),
+        (TaskTotals(9), TaskTotals(9, dead_letters=8), TaskTotals(), []),
+        (TaskTotals(9), TaskTotals(1, dead_letters=1), TaskTotals(8), []),
+        (TaskTotals(9), TaskTotals(9), TaskTotals(9, dead_letters=9), ["out"]),
+        (TaskTotals(9), TaskTotals(9), TaskTotals(), []),
+        (TaskTotals(), TaskTotals(), TaskTotals(), []),
+    ],
+    ids=["all", "some", "others made nothing", "few beside", "refused", "none", "empty"],
+)
+def test_a_job_with_all_in_dead_letters_has_no_result(
+    read: TaskTotals, f: TaskTotals, out: TaskTotals, failed: list[str]
+) -> None:
+    bad = TaskTotals(f.dead_letters)
+    totals = {"read": read, "f": f, "out": out, "bad": bad, "late": TaskTotals(1)}
+    assert all_failed(SORTED, totals) == failed

@@ -81,7 +81,7 @@ class Runnable(ABC):
     def run(
         self, *, peers: int | None = None, processes: int = 1, timeout_s: float | None = None
     ) -> JobStatus:
-        """Run the job on this machine, with ZooKeeper and workers of its own, to its end.
+        """Run the job on this machine, with a log and workers of its own, to its end.
 
         Args:
             peers: virtual peers in all; as many as the job needs, if None.

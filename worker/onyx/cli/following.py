@@ -1,6 +1,6 @@
 """Submits a job and follows it to its end, with what a person sees meanwhile and what became of it.
 
-How the job is, is asked for beside its progress: when ZooKeeper does not answer for a while, the
+How the job is, is asked for beside its progress: when the log does not answer for a while, the
 command says that and goes on.
 """
 
@@ -31,7 +31,7 @@ from onyx.replica.state import Replica
 
 SAMPLE_INTERVAL_S = 0.5
 PLAIN_INTERVAL_S = 5.0
-"""Between two lines where nobody watches. Nothing is asked of ZooKeeper in between: a question is a
+"""Between two lines where nobody watches. Nothing is asked of the log in between: a question is a
 dozen requests, a third of what an idle job costs."""
 SILENT_AFTER_S = 15.0
 """An answer for which the log needs longer does not come."""
@@ -222,7 +222,7 @@ class Watcher:
         silent_s = time.monotonic() - answer.at_s
         if silent_s >= SILENT_AFTER_S or answer.trouble:
             why = f" ({answer.trouble})" if answer.trouble else ""
-            return f"does not advance: ZooKeeper has not answered for {silent_s:.0f} s{why}"
+            return f"does not advance: the log has not answered for {silent_s:.0f} s{why}"
         return answer.status.stalled if answer.status is not None else ""
 
     def _ask(self, replica: Replica) -> None:

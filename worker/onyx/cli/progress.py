@@ -20,7 +20,7 @@ from rich.table import Table
 
 from onyx.model.job import Job
 from onyx.model.workflow import topological_order
-from onyx.reports.outcomes import NOTHING, TaskTotals, remarks
+from onyx.reports.outcomes import NOTHING, TaskTotals, all_failed, remarks
 
 Totals = Mapping[str, TaskTotals]
 """By task."""
@@ -100,6 +100,11 @@ class JobProgress:
     def dead_letters(self) -> int:
         """Segments of all tasks that went to dead letters."""
         return sum(each.dead_letters for each in self._totals.values())
+
+    @property
+    def all_failed(self) -> list[str]:
+        """The tasks of which every segment went to dead letters, if no output has got another."""
+        return all_failed(self._job, self._totals)
 
     def remarks(self) -> list[str]:
         """What became of segments that did not go on, in lines."""

@@ -115,6 +115,22 @@ def remarks(job: Job, totals: Mapping[str, TaskTotals], lost: bool = False) -> l
     return [about + line for line in lines]
 
 
+def all_failed(job: Job, totals: Mapping[str, TaskTotals]) -> list[str]:
+    """The tasks of which every segment went to dead letters, if no output has got another one.
+
+    Such a job completes, but nothing came of it. Where an output holds something, a task that has
+    failed for all of its few segments may be as it should.
+    """
+    apart = {entry.dead_letter for entry in job.catalog}
+    apart = apart.union(*(job.late_children(entry.name) for entry in job.catalog))
+    outputs = (entry.name for entry in job.catalog if entry.type == "output")
+    taken = (totals.get(name, NOTHING) for name in outputs if name not in apart)
+    if any(max(each.segments_in, each.segments_out) > each.dead_letters for each in taken):
+        return []
+    used = ((entry.name, totals.get(entry.name, NOTHING)) for entry in job.catalog)
+    return [name for name, its in used if its.dead_letters >= max(its.segments_in, 1)]
+
+
 def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
     if its.dead_letters:
         to = job.entry(task).dead_letter or "dead letters"

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
@@ -24,6 +24,10 @@ from onyx.cli.options import EngineOption, JsonOption, ModulesOption
 from onyx.errors import OnyxError, SettingsError
 from onyx.processes.surroundings import settings
 
+if TYPE_CHECKING:
+    from onyx.cli.progress import JobProgress
+    from onyx.model.job import Job
+
 local_run = ModuleOnDemand("onyx.cli.local_run")
 serve = ModuleOnDemand("onyx.console.serve", extra="console")
 SHARED = ("onyx.client.connection", "onyx.log.local.log")
@@ -33,7 +37,7 @@ DeadLettersOption = Annotated[
     Meta(ge=0),
     Option(
         "--fail-on-dead-letters",
-        "End with 1 if so many segments went to dead letters, or more.",
+        "End with 1 if so many segments went to dead letters, or more; without it, if all did.",
         metavar="N",
     ),
 ]
@@ -52,7 +56,7 @@ ResumeOption = Annotated[
 
 
 class TooManyDeadLetters(OnyxError):
-    """More segments failed than --fail-on-dead-letters allows."""
+    """More segments failed than --fail-on-dead-letters allows, or than a run without it does."""
 
 
 def run(
@@ -85,7 +89,8 @@ def run(
 
     Ends when the job has ended: 0 when it completed, 1 when it failed, 2 when it is not valid. The
     modules that the job names are looked for beside the job file and in the current folder. At the
-    end it says which segments went to dead letters, matched no flow condition, or came late.
+    end it says which segments went to dead letters, matched no flow condition, or came late. When
+    all went to dead letters, it ends with 1 too.
     """
     given = settings()
     if resume and keep is None:
@@ -102,14 +107,21 @@ def run(
         )
     if status.state != "completed":
         sys.exit(1)
-    _check_dead_letters(progress.dead_letters, fail_on_dead_letters)
+    _check_dead_letters(job, progress, fail_on_dead_letters)
 
 
-def _check_dead_letters(found: int, most: int | None) -> None:
+def _check_dead_letters(job: Job, progress: JobProgress, most: int | None) -> None:
+    found = progress.dead_letters
     if most is not None and found >= max(most, 1):
         raise TooManyDeadLetters(
             f"{found:,} segments went to dead letters, and the command fails on {most:,} "
             "(--fail-on-dead-letters)"
+        )
+    if most is None and (failed := progress.all_failed):
+        raise TooManyDeadLetters(
+            f"job {job.name} has no result: all segments of {', '.join(failed)} failed, and no "
+            "output but dead letters got any; mend what the first error says, or allow it with "
+            "--fail-on-dead-letters N"
         )
 
 

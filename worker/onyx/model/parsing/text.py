@@ -307,7 +307,7 @@ def _read_yaml(text: str, report: Report) -> tuple[Any, dict[str, int]]:
         _syntax_error(error, reader, report)
         return INVALID, reader.lines
     if whole and reader.root is _MISSING:
-        report.add("", "is empty", "a job starts with apiVersion: onyx.dev/v1alpha1")
+        report.add("", "is empty", "a job begins with spec: (onyx init writes one)")
     return reader.root if whole and reader.root is not _MISSING else INVALID, reader.lines
 
 
