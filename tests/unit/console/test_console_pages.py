@@ -25,6 +25,7 @@ from tests.support.console_world import (
 
 from onyx.client.window_view import Question, WindowView
 from onyx.console import ask_page, board
+from onyx.console.job_page import difference
 from onyx.console.jobs_page import Filter
 from onyx.errors import LogReplaced, StateError, Unavailable
 from onyx.ids import JobId, Position, TaskName
@@ -525,3 +526,17 @@ def test_a_log_that_cannot_be_followed_any_more_ends_the_console(
     ended = threading.Event()
     with pytest.raises(LogReplaced), board.followed(world.client, ended.set):
         assert ended.is_set()
+
+
+def test_long_manifests_are_compared_from_the_first_change_to_the_last() -> None:
+    """By `difflib` lines that come back, as here, take minutes."""
+    lines = [str(number % 71) for number in range(8_000)]
+    now = [*lines[:3], "a", *lines[4:6], "b", *lines[6:]]
+    found = difference("\n".join(lines), "\n".join(now))
+    assert [(each.kind, each.text) for each in found] == [
+        ("where", "@@ from line 4 @@"), ("less", "-3"), ("less", "-4"), ("less", "-5"),
+        ("more", "+a"), ("more", "+4"), ("more", "+5"), ("more", "+b"),
+    ]  # fmt: skip
+    assert difference("\n".join(lines), "\n".join(lines)) == ()
+    backwards = difference("\n".join(lines), "\n".join(lines[::-1]))
+    assert backwards[-1].text == "... and more"

@@ -36,6 +36,9 @@ from onyx.reports.stalls import StackFrame, Stall, seconds
 HELD_MIN = 0.01
 """Peers that wait for room, as a mean: below this it is noise."""
 DIFFERENCE_LINES_MAX = 2_000
+COMPARED_MAX = 1_000_000
+"""Lines of one manifest by those of the other. Authors could choose them so that `difflib` takes
+minutes for some thousand."""
 MANIFEST_CHARACTERS_MAX = 400_000
 
 
@@ -426,7 +429,9 @@ def yaml_of(mapping: Mapping[str, Any]) -> str:
 def difference(before: str, now: str) -> tuple[DifferenceLine, ...]:
     """What is otherwise in a manifest than in the one before, with some lines around it; empty if
     nothing is."""
-    lines = difflib.unified_diff(before.splitlines(), now.splitlines(), n=3, lineterm="")
+    old, new = before.splitlines(), now.splitlines()
+    is_short = len(old) * len(new) <= COMPARED_MAX
+    lines = difflib.unified_diff(old, new, n=3, lineterm="") if is_short else _one_hunk(old, new)
     kinds = {"+": "more", "-": "less", "@": "where"}
     found = []
     for number, line in enumerate(lines):
@@ -436,6 +441,23 @@ def difference(before: str, now: str) -> tuple[DifferenceLine, ...]:
             found.append(DifferenceLine("where", "... and more"))
             break
     return tuple(found)
+
+
+def _one_hunk(old: list[str], new: list[str]) -> Iterator[str]:
+    """All from the first line that is otherwise to the last one, as `difflib` writes it."""
+    if old == new:
+        return
+    head = _alike(old, new)
+    tail = _alike(old[head:][::-1], new[head:][::-1])
+    yield from ("---", "+++", f"@@ from line {head + 1} @@")
+    yield from (f"-{line}" for line in old[head : len(old) - tail])
+    yield from (f"+{line}" for line in new[head : len(new) - tail])
+
+
+def _alike(old: list[str], new: list[str]) -> int:
+    """With how many equal lines two texts begin."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((n for n, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
 def version_before(replica: Replica, board: Board, status: JobStatus) -> JobId | None:
