@@ -24,7 +24,7 @@ FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 # Containers often forbid Python to keep what it has compiled: then each process compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo console check test test-all at-once compiled static short rest lowest format lint type imports sim engines long conformance generate objects clients kafka queues browser prometheus docs golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo console check test test-all at-once compiled static short rest lowest pythons format lint type imports sim engines long conformance generate objects clients kafka queues browser prometheus docs golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -75,14 +75,27 @@ short: setup ## Run the tests of `make test`
 rest: setup ## Run the tests that `make test-all` has besides
 	$(BIN)/python -m pytest $(PARALLEL_REST) --tier rest
 
+# What Onyx is tested with besides: all packages but Spark, whose versions go with one Python.
+ENGINE_EXTRAS := s3,spill,sql,kafka,http,redis,nats,operator,examples,test
+ENGINE_TESTS := $(addprefix tests/unit/,codec flow ledger plugins replica state task telemetry transport windows) \
+  --deselect tests/unit/transport/test_transport_generated.py
+
 LOWEST := $(VENV)-lowest
 lowest: ## Test the engine with the lowest versions that pyproject.toml allows, in a .venv of its own (3 minutes)
 	$(PYTHON) -m venv $(LOWEST)
 	awk -F '[=#]' '{name = tolower($$1); gsub("_", "-", name)} NR == FNR {low[name] = 1; print; next} !(name in low)' \
 	  constraints-lowest.txt constraints.txt > $(LOWEST)/constraints.txt
-	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[s3,spill,sql,kafka,http,redis,nats,operator,examples,test]'
-	$(LOWEST)/bin/python -m pytest $(PARALLEL) $(addprefix tests/unit/,codec flow ledger plugins replica state task telemetry transport windows) \
-	  --deselect tests/unit/transport/test_transport_generated.py
+	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[$(ENGINE_EXTRAS)]'
+	$(LOWEST)/bin/python -m pytest $(PARALLEL) $(ENGINE_TESTS)
+
+PYTHONS ?= python3.12 python3.13 python3.14
+pythons: ## Test the engine with other Pythons, as far as they are there, each in a .venv of its own (5 minutes each)
+	for python in $(PYTHONS); do \
+	  $$python --version >/dev/null 2>&1 || { echo "NOT RUN: there is no $$python"; continue; }; \
+	  $$python -m venv $(VENV)-$$python && \
+	  $(VENV)-$$python/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(ENGINE_EXTRAS)]' && \
+	  $(VENV)-$$python/bin/python -m pytest $(PARALLEL) $(ENGINE_TESTS) || exit 1; \
+	done
 
 lint: setup ## Check format and style
 	$(BIN)/ruff format --check --quiet .
