@@ -66,6 +66,7 @@ NAVIGATION: dict[str, dict[str, list[str]]] = {
             "docs/guide/console",
             "docs/guide/upgrading",
             "docs/guide/redrive",
+            "docs/guide/bundles",
             "docs/guide/backfill",
             "charts/onyx/README",
         ],

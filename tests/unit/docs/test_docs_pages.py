@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +142,21 @@ def test_every_page_is_within_reach_of_the_readme() -> None:
         waiting += [(page.parent / each).resolve() for each in links if each and "://" not in each]
 
     assert [name(page) for page in PAGES if page not in reached] == []
+
+
+def test_every_page_of_the_site_is_in_a_list() -> None:
+    """What Sphinx says of a lost page, without a build."""
+    site = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    listed = [
+        each for lists in site["NAVIGATION"].values() for pages in lists.values() for each in pages
+    ]
+    pages = {
+        page.relative_to(ROOT)
+        for pattern in site["include_patterns"]
+        for page in ROOT.glob(f"{pattern}/*.md" if pattern.endswith("**") else pattern)
+    } - {Path(f"{site['root_doc']}.md")}
+    names = [page.with_suffix("").as_posix() for page in sorted(pages)]
+    assert [each for each in names if not any(fnmatch(each, pattern) for pattern in listed)] == []
 
 
 def test_every_plugin_is_in_the_guide() -> None:
