@@ -64,6 +64,17 @@ class Argument(NamedTuple):
     check: Callable[[str], Any] | None = None
 
 
+class Offer(NamedTuple):
+    """What a shell may offer of one parameter."""
+
+    names: tuple[str, ...]
+    """With their dashes; none: it is given by its place."""
+    help: str
+    has_value: bool
+    words: tuple[str, ...] = ()
+    """That its value may be; none: any text."""
+
+
 class Misuse(Exception):
     """A command line that cannot be followed."""
 
@@ -151,6 +162,14 @@ def run(name: str, function: Callable[..., None], words: Sequence[str]) -> None:
         if each.many and not given[each.name]:
             given[each.name] = each.default  # of an argument argparse makes an empty list
     function(**given)
+
+
+def offers(function: Callable[..., None]) -> Iterator[Offer]:
+    """What there is on the command line of a function."""
+    for each in _parameters(function):
+        words = () if each.kind is bool else tuple(_words(each.kind))
+        yield Offer(each.option_names, each.about.help, each.kind is not bool, words)
+    yield Offer((HELP,), "Show how it is used.", has_value=False)
 
 
 def unknown(kind: str, word: str, known: Sequence[str]) -> str:

@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "worker": "Run a worker, in one process or several.",
     "log-server": "Serve the log of a cluster on this machine, without ZooKeeper.",
     "zookeeper": "Run a ZooKeeper server.",
+    "completion": "Print what a shell needs to complete all of this.",
 }
 """Every command, with its line in the listing."""
 
