@@ -1,8 +1,7 @@
 """Runs the batch at which a job has failed once more, in this process: no cluster, no ZooKeeper.
 
-The task is what it is on a peer and in a query of Spark: its program (`program.program`), made of
-the manifest in the bundle and of functions of this machine. Batches pass function, conditions and
-windows as there, and what comes out goes nowhere. State begins empty, because a bundle has none.
+Its task works alone (`alone`), made of the manifest in the bundle and of functions of this machine,
+without a state, because a bundle has none.
 
 The manifest is somebody else's. What it names is looked up in the modules that whoever replays has
 listed, and in no others; plugins are not made, and no table is read.
@@ -10,48 +9,32 @@ listed, and in no others; plugins are not made, and no table is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from onyx.base.runs import Numbers
-from onyx.base.seams import Clock, SystemClock
 from onyx.base.structs import stored
+from onyx.bundle.alone import LoneTask, Resolve, said, why_not_alone
 from onyx.bundle.bundle_file import JobBundle
 from onyx.bundle.bundled_log import BundledLog
 from onyx.client.reports import exception
-from onyx.errors import UserError, contained
-from onyx.flow.batch import Batch, EncodedRun, Segments, as_given, as_shown
-from onyx.flow.groups.grouping import GroupChecks
-from onyx.flow.groups.keys import SHARDS
-from onyx.ids import JobId, PeerId, TaskName
-from onyx.keystate.buckets import InMemory
-from onyx.keystate.groups import Shards
-from onyx.ledger.applied import Mask, without
+from onyx.errors import UserError
+from onyx.flow.batch import Batch, Segments
+from onyx.ids import JobId
 from onyx.log import documents
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
-from onyx.model.workflow import looked_up, read_of
-from onyx.operators.building import with_functions
-from onyx.operators.context import OperatorContext
-from onyx.operators.table import operator_of
-from onyx.program.batch_work import BatchWork, apply, route
+from onyx.program.batch_work import BatchWork
 from onyx.program.failed_batch import FailedBatch, segments_of
-from onyx.program.failure import Failure, report
-from onyx.program.lifecycles import compile_lifecycles
-from onyx.program.operator import Operator
+from onyx.program.failure import Failure
 from onyx.program.phases import Phase
-from onyx.program.program import Program, event_of
 from onyx.replica import canonical, machine
-from onyx.telemetry.interface import NULL_TASK
 
 PHASES = (
     Phase.AFTER_READ_BATCH, Phase.APPLY_FN, Phase.AFTER_APPLY_FN, Phase.ROUTE, Phase.ASSIGN_WINDOWS
 )  # fmt: skip
 """Where a batch can fail that is run again here."""
-PEER = PeerId("replay")
-Resolve = Callable[[str], Callable[..., Any]]
 
 
 class FailedTask(msgspec.Struct, frozen=True):
@@ -115,15 +98,7 @@ def why_not(job: Job, entry: CatalogEntry, phase: str) -> str:
     """Why what a task did in a phase cannot be done here; empty if it can."""
     if phase not in PHASES:
         return f"it failed in {phase}, which works on no batch or with what is outside of the job"
-    if entry.stage is not None:
-        return "its Spark stage runs on rows of Spark, and not on a batch (key stage)"
-    if any(each.task == entry.name and each.engine == "spark" for each in job.windows):
-        return "its windows are computed by Spark from files (key engine of a window)"
-    if tables := looked_up(entry):
-        return f"it looks up {', '.join(sorted(tables))}, and the bundle has no rows of tables"
-    if read_of(job, entry) is not None:
-        return "it looks up the state of another task, and the bundle has no state"
-    return ""
+    return why_not_alone(job, entry)
 
 
 def _without_batch(bundle: JobBundle) -> str:
@@ -138,145 +113,18 @@ def _without_batch(bundle: JobBundle) -> str:
     )
 
 
-# --- the replay -----------------------------------------------------------------------------------
+# --- the replay, then and now ---------------------------------------------------------------------
 
 
 def replay(failed: FailedTask, resolve: Resolve, fn_params: Sequence[Any] = ()) -> Failure | None:
-    """Run the batch; what fails of it now, or None.
-
-    Args:
-        resolve: looks up what the job names.
-        fn_params: leading arguments of the function, which workers are started with.
-
-    Raises:
-        UserError: a function is not registered, or not of the right kind.
-    """
-    task = failed.entry.name
-    program = Program(
-        failed.id,
-        failed.job,
-        failed.entry,
-        event_of(PEER, failed.id, failed.job, failed.entry),
-        SystemClock(),
-        NULL_TASK,
-        lifecycles=compile_lifecycles(failed.job, task, resolve),
-    )
-    program = with_functions(program, resolve, fn_params)
-    at = Phase.BEFORE_TASK
-    try:
-        program.lifecycles.merge("before_task_start", program.event)
-        operator = _operator(program)
-        work = BatchWork(Batch(failed.segments, upstream=failed.batch.upstream))
-        for at, run in _STEPS:  # noqa: B007 (where it has failed)
-            run(program, operator, work)
-    except Failure as failure:
-        return failure
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return Failure(at.value, contained(error))
-    return None
-
-
-def _read(program: Program, operator: Operator | None, work: BatchWork) -> None:
-    assert work.batch is not None, "it is what is replayed"
-    if program.observed:
-        if program.takes == "dicts":
-            work.batch.segments = as_shown(work.batch.segments)
-        program.event["batch"], program.event["results"] = as_given(work.batch.segments), []
-    program.lifecycles.merge("after_read_batch", program.event)
-
-
-def _apply(program: Program, operator: Operator | None, work: BatchWork) -> None:
-    if operator is None:
-        apply(program, work, examined=False)
-    else:
-        operator.apply(work, examined=False)
-
-
-def _route(program: Program, operator: Operator | None, work: BatchWork) -> None:
-    if operator is not None:
-        operator.look(work)
-    route(program, GroupChecks(program.routes.groupings, ()), work)
-
-
-def _change(program: Program, operator: Operator | None, work: BatchWork) -> None:
-    if operator is not None and work.batch is not None:
-        operator.change(work)
-
-
-_STEPS: Sequence[tuple[Phase, Callable[[Program, Operator | None, BatchWork], None]]] = (
-    (Phase.AFTER_READ_BATCH, _read),
-    (Phase.APPLY_FN, _apply),
-    (
-        Phase.AFTER_APPLY_FN,
-        lambda program, *_: program.lifecycles.merge("after_apply_fn", program.event),
-    ),
-    (Phase.ROUTE, _route),
-    (Phase.ASSIGN_WINDOWS, _change),
-)
-
-
-def _operator(program: Program) -> Operator | None:
-    its = program.operator
-    if its is None:
-        return None
-    own = list(range(SHARDS)) if its.is_split else [0]
-    keeper = Unkept(its.shards(), program.clock)
-    operator = operator_of(its, OperatorContext(program, keeper.shard_of, own, InMemory()))
-    for shard in own:
-        operator.restore(shard, [])
-    operator.restored()
-    operator.begin(program, keeper)
-    return operator
-
-
-class Unkept:
-    """Keeps no state, and sends nothing (`program.operator.Keeper`)."""
-
-    closed: frozenset[int] = frozenset()
-
-    def __init__(self, shard_of: Shards, clock: Clock) -> None:
-        self.shard_of, self.clock = shard_of, clock
-
-    def unapplied(self, batch: Batch) -> Mask | None:
-        """All segments."""
-        return None
-
-    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
-        """All but those that are withdrawn."""
-        return without(len(batch), withdrawn)
-
-    def has_seen(self, shard: int, value: Any) -> bool:
-        """No segment has come before."""
-        return False
-
-    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
-        """All are new."""
-        return [True] * len(values)
-
-    def emit(
-        self,
-        shard: int,
-        segments: Segments,
-        child: str | None = None,
-        encoded: EncodedRun | None = None,
-    ) -> None:
-        """Nobody gets it."""
-
-    def emit_for(self, shard: int, segments: Segments, parents: Numbers) -> None:
-        """Nobody gets it."""
-
-    def changed(self, segments: int) -> None:
-        """Nothing is recorded."""
-
-
-# --- then and now ---------------------------------------------------------------------------------
+    """Run the batch; what fails of it now, or None. Arguments and errors as of `LoneTask`."""
+    task = LoneTask(failed.id, failed.job, failed.entry, resolve, fn_params)
+    return task.run(BatchWork(Batch(failed.segments, upstream=failed.batch.upstream)))
 
 
 def said_now(failed: FailedTask, failure: Failure) -> dict[str, Any]:
     """The report of what has failed here."""
-    return report(failed.id, TaskName(failed.entry.name), PEER, failure, values=True)
+    return said(failed.id, failed.entry.name, failure)
 
 
 def is_same(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "console": "Show jobs and what happens to them in a browser.",
     "bundle": "Write all that a cluster says of a job into a file.",
     "replay": "Run the batch again at which a job has failed.",
+    "debug": "Run one task of a job over segments of a file, in the debugger.",
     "append": "Hand segments to an input of a running job.",
     "redrive": "Put dead letters into a running job again, each once.",
     "state": "Show what a job holds: windows, states, tables, joins.",

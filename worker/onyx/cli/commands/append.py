@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
-from onyx.base.structs import UNREADABLE
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import (
     JobArgument,
@@ -24,6 +21,7 @@ from onyx.cli.options import (
     ZooKeeperOption,
     with_token,
 )
+from onyx.cli.segment_lines import read_batches, read_segment
 from onyx.client.appender import Appender, RequestFailed
 from onyx.client.appending import appender
 from onyx.errors import UserError
@@ -34,7 +32,6 @@ from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer
 from onyx.settings import Settings
 
 BATCH_SEGMENTS = 1_000
-_decoder = msgspec.json.Decoder(dict[str, Any])
 
 TaskArgument = Annotated[
     str, Argument("The input; not needed if the job has one that takes requests.")
@@ -150,30 +147,9 @@ def _show(answer: Answer, as_json: bool) -> None:
 
 
 def _batches(file: Path | None, segment: str | None, batch: int) -> Iterator[list[Segment]]:
-    if segment is not None:
-        if file is not None:
-            raise UserError("give --segment or --file, not both")
-        yield [_segment(segment.encode(), "--segment")]
-        return
-    if file is None:
-        yield from _read(sys.stdin.buffer, "standard input", batch)
-        return
-    try:
-        with file.open("rb") as opened:
-            yield from _read(opened, str(file), batch)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or error}") from error
-
-
-def _read(lines: BinaryIO, name: str, batch: int) -> Iterator[list[Segment]]:
-    numbered = enumerate(lines, 1)
-    found = (_segment(line, f"{name}, line {number}") for number, line in numbered if line.strip())
-    while segments := list(islice(found, batch)):
-        yield segments
-
-
-def _segment(text: bytes, where: str) -> Segment:
-    try:
-        return _decoder.decode(text)
-    except UNREADABLE as error:
-        raise UserError(f"{where} is no JSON object: {error}") from error
+    if segment is None:
+        yield from read_batches(file, batch)
+    elif file is not None:
+        raise UserError("give --segment or --file, not both")
+    else:
+        yield [read_segment(segment.encode(), "--segment")]

@@ -13,12 +13,13 @@ from onyx.bundle.bundle_file import read
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import ModulesOption
 from onyx.client import failure_text
-from onyx.errors import PoisonSegment, SettingsError, UserFunctionError
+from onyx.errors import PoisonSegment, SettingsError
 from onyx.processes.surroundings import import_from, settings
 from onyx.replica.authors import escaped
 from onyx.user_code.resolve import Resolver
 
 replaying = ModuleOnDemand("onyx.bundle.replay")
+alone = ModuleOnDemand("onyx.bundle.alone")
 functions = ModuleOnDemand("onyx.cli.functions")
 MODULES_SHOWN_MAX, NAMES_CHARACTERS_MAX = 1_000, 500
 
@@ -65,12 +66,5 @@ def replay(
     same = replaying.is_same(failed.report, now)
     print(f"now: {'the same' if same else 'another'}: {failure_text.whole(now)}", flush=True)
     if debug:
-        pdb.post_mortem(_raised(failure.error).__traceback__)
+        pdb.post_mortem(alone.raised(failure.error).__traceback__)
     sys.exit(1)
-
-
-def _raised(error: BaseException) -> BaseException:
-    """What code of the user's has raised, where Onyx has raised something else because of it."""
-    while isinstance(error, UserFunctionError) and error.__cause__ is not None:
-        error = error.__cause__
-    return error
