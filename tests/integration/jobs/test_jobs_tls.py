@@ -197,7 +197,9 @@ def test_an_environment_of_ones_own_is_reached_as_its_server_speaks(
     tls = Secret(tmp_path / "tls", authority).settings()
     settings = Settings(
         zookeeper=ZooKeeperSettings(tls=tls),
-        zookeeper_server=ZooKeeperServerSettings(tls=tls if server_has_tls else TlsSettings()),
+        zookeeper_server=ZooKeeperServerSettings(
+            heap_mib=300, tls=tls if server_has_tls else TlsSettings()
+        ),
     )
     env = api.start_env(settings, tmp_path / "zookeeper")
     try:
