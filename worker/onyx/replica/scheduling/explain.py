@@ -19,6 +19,9 @@ from onyx.replica.state import Replica
 
 TASKS_NAMED_MAX = 8
 NO_PEERS = "the cluster has none"
+WITH_SPARK = (
+    f"{SPARK_TAG}: workers with PySpark have it, by pip install 'onyx-on-kubernetes[spark]'"
+)
 
 
 def why_waiting(replica: Replica, job: JobId) -> str | None:
@@ -68,7 +71,7 @@ def _lacking_tags(replica: Replica, demand: Demand, task: TaskName) -> str | Non
     has = "no peer has them" if not able else f"{able} {'has' if able == 1 else 'have'} them"
     found = f"task {task} needs {needs} with tags [{', '.join(required)}]; {has}"
     lacks_spark = SPARK_TAG in required and not able
-    return f"{found} ({SPARK_TAG}: workers with PySpark have it)" if lacks_spark else found
+    return f"{found} ({WITH_SPARK})" if lacks_spark else found
 
 
 def _lacking_machine(replica: Replica, demand: Demand) -> str:
