@@ -132,8 +132,9 @@ def test_a_window_gives_the_same_whether_segments_are_in_order_or_not(
 
 def test_a_failure_comes_out_of_spark_with_its_task_and_segment(folder: Path, spark: Any) -> None:
     text = (folder / "failures/job.yaml").read_text().replace(", deadLetter: bad", "")
+    edges = "[[read, price], [price, totals], [totals, print], [price, bad]]"
     (folder / "failures/strict.yaml").write_text(
-        text.replace("[price, totals]", "[price, totals], [price, bad]")
+        text.replace("  catalog:", f"  workflow: {edges}\n  catalog:")
     )
     reply = run(folder / "failures", "strict.yaml", "orders", spark)
     assert reply.failure is not None
