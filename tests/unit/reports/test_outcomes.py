@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onyx.model.job import CatalogEntry, Job
-from onyx.reports.outcomes import TaskTotals, all_failed, remarks
+from onyx.reports.outcomes import TaskTotals, all_failed, made_nothing, remarks
 
 JOB = Job(
     "j",
@@ -113,3 +113,22 @@ def test_a_job_with_all_in_dead_letters_has_no_result(
     bad = TaskTotals(f.dead_letters)
     totals = {"read": read, "f": f, "out": out, "bad": bad, "late": TaskTotals(1)}
     assert all_failed(SORTED, totals) == failed
+
+
+@pytest.mark.parametrize(
+    ("f", "said"),
+    [
+        (
+            TaskTotals(2),
+            ["f took 2 segments and made none: what m:f returns goes on, and None is nothing"],
+        ),
+        (TaskTotals(2, 1), []),
+        (TaskTotals(2, dead_letters=2), []),
+        (TaskTotals(2, unmatched=2), []),
+        (TaskTotals(2, errors=1), []),
+        (TaskTotals(), []),
+    ],
+    ids=["nothing", "something", "dead letters", "unmatched", "errors", "no segments"],
+)
+def test_a_function_that_makes_nothing_of_anything_is_named(f: TaskTotals, said: list[str]) -> None:
+    assert made_nothing(SORTED, {"read": TaskTotals(2), "f": f}) == said

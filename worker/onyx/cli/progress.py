@@ -20,7 +20,7 @@ from rich.table import Table
 
 from onyx.model.job import Job
 from onyx.model.workflow import topological_order
-from onyx.reports.outcomes import NOTHING, TaskTotals, all_failed, remarks
+from onyx.reports.outcomes import NOTHING, TaskTotals, all_failed, made_nothing, remarks
 
 Totals = Mapping[str, TaskTotals]
 """By task."""
@@ -108,7 +108,7 @@ class JobProgress:
 
     def remarks(self) -> list[str]:
         """What became of segments that did not go on, in lines."""
-        return remarks(self._job, self._totals)
+        return remarks(self._job, self._totals) + made_nothing(self._job, self._totals)
 
     def rows(self, average: bool = False) -> list[TaskProgress]:
         """The figures of each task, with its speed of the last seconds or of the whole time."""

@@ -131,6 +131,22 @@ def all_failed(job: Job, totals: Mapping[str, TaskTotals]) -> list[str]:
     return [name for name, its in used if its.dead_letters >= max(its.segments_in, 1)]
 
 
+def made_nothing(job: Job, totals: Mapping[str, TaskTotals]) -> list[str]:
+    """A line for each function that made nothing of any segment, though none has failed: a
+    `return` that is missing shows nowhere else. What waits in state or windows is not meant."""
+    parents = {parent for parent, _ in job.workflow}
+    keeping = {window.task for window in job.windows}
+    lines = []
+    for entry in job.catalog:
+        its = totals.get(entry.name, NOTHING)
+        calls = entry.type == "function" and entry.fn is not None and entry.state is None
+        went = its.segments_out or its.errors or its.remarkable
+        if calls and its.segments_in and not went and entry.name in parents - keeping:
+            took = f"{entry.name} took {_count(its.segments_in)} and made none"
+            lines.append(f"{took}: what {entry.fn} returns goes on, and None is nothing")
+    return lines
+
+
 def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
     if its.dead_letters:
         to = job.entry(task).dead_letter or "dead letters"
