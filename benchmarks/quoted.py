@@ -244,7 +244,7 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
         )
     ),
     "startup": (
-        Quoted("`onyx run` of a trivial job, ZooKeeper included",
+        Quoted("`onyx run` of a trivial job, its log included",
                "`onyx run` of a trivial job", 4, "s"),
         Quoted("the same with four worker processes",
                "`onyx run` of a trivial job, 4 worker processes", 4, "s"),
