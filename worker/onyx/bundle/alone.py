@@ -148,6 +148,10 @@ _STEPS: Sequence[tuple[Phase, Callable[[Program, Operator | None, BatchWork], No
 )
 
 
+PHASES = tuple(phase for phase, _ in _STEPS)
+"""Where a batch can fail here."""
+
+
 def _operator(program: Program) -> Operator | None:
     its = program.operator
     if its is None:

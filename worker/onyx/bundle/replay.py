@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from onyx.base.structs import stored
-from onyx.bundle.alone import LoneTask, Resolve, said, why_not_alone
+from onyx.bundle.alone import PHASES, LoneTask, Resolve, said, why_not_alone
 from onyx.bundle.bundle_file import JobBundle
-from onyx.bundle.bundled_log import BundledLog
+from onyx.bundle.bundled_log import client_of
 from onyx.client.reports import exception
 from onyx.errors import UserError
 from onyx.flow.batch import Batch, Segments
@@ -25,16 +25,10 @@ from onyx.ids import JobId
 from onyx.log import documents
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
+from onyx.model.workflow import stateful_tasks
 from onyx.program.batch_work import BatchWork
 from onyx.program.failed_batch import FailedBatch, segments_of
 from onyx.program.failure import Failure
-from onyx.program.phases import Phase
-from onyx.replica import canonical, machine
-
-PHASES = (
-    Phase.AFTER_READ_BATCH, Phase.APPLY_FN, Phase.AFTER_APPLY_FN, Phase.ROUTE, Phase.ASSIGN_WINDOWS
-)  # fmt: skip
-"""Where a batch can fail that is run again here."""
 
 
 class FailedTask(msgspec.Struct, frozen=True):
@@ -51,9 +45,7 @@ class FailedTask(msgspec.Struct, frozen=True):
     @property
     def has_state(self) -> bool:
         """Whether the task keeps something between two batches."""
-        its = self.entry
-        windowed = any(each.task == its.name for each in self.job.windows)
-        return windowed or bool(its.state or its.processor or its.left)
+        return self.entry.name in stateful_tasks(self.job)
 
 
 def failed_task(bundle: JobBundle) -> FailedTask:
@@ -63,11 +55,8 @@ def failed_task(bundle: JobBundle) -> FailedTask:
         UserError: there is none that could be run here; the message says why, and what to do.
     """
     job_id = JobId(bundle.head.job)
-    replica = canonical.decode(bundle.origin.replica)
-    for each in bundle.entries:
-        replica = machine.apply(replica, each)
-    log: Any = BundledLog(bundle)  # what writes is not there
-    found = exception(log, job_id)
+    client = client_of(bundle)
+    replica, found = client.replica(), exception(client.log, job_id)
     if found is None:
         if job_id in replica.completed_jobs:
             why = "it has completed"
