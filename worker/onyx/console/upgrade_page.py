@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.client.manifests import manifest
 from onyx.client.reader import JobReader
@@ -24,7 +25,7 @@ from onyx.model.parsing.text import located
 from onyx.replica.jobs import is_known
 from onyx.replica.state import Replica
 from onyx.submission.job_checks import wrong_options, wrong_sql
-from onyx.submission.preflight import lacks_peers
+from onyx.submission.preflight import peers_problem
 from onyx.submission.upgrades import plan_upgrade
 from onyx.upgrade.plan import Step, UpgradePlan
 
@@ -59,12 +60,12 @@ def upgrade_tried(client: JobReader, replica: Replica, job: JobId, text: str) ->
         new, _ = parse_file(text, SOURCE, upgrades=job)
         if wrong := [*wrong_options(new), *wrong_sql(new), *_taken(replica, new)]:
             raise ManifestError(located(wrong, text.encode(), SOURCE))
-        plan = _plan(client, replica, job, new)
+        plan = _plan(client, replica, new)
     except ManifestError as error:
-        return msgspec.structs.replace(page, problems=tuple(map(str, error.problems)))
+        return replace(page, problems=tuple(map(str, error.problems)))
     except (UserError, JobRefused) as error:
-        return msgspec.structs.replace(page, problems=(str(error),))
-    return msgspec.structs.replace(
+        return replace(page, problems=(str(error),))
+    return replace(
         page,
         problems=tuple(map(str, plan.problems)),
         steps=plan.steps,
@@ -73,16 +74,12 @@ def upgrade_tried(client: JobReader, replica: Replica, job: JobId, text: str) ->
     )
 
 
-def _plan(client: JobReader, replica: Replica, old: JobId, new: Job) -> UpgradePlan:
+def _plan(client: JobReader, replica: Replica, new: Job) -> UpgradePlan:
     assert new.upgrade is not None
     plan = plan_upgrade(client.log, replica, new, new.upgrade)
     entry = submission(JobId(str(uuid.uuid4())), new, "", replica.job_scheduler)
-    lacking = lacks_peers(replica, old, entry) if old in replica.jobs else ""
-    if lacking:
-        hint = "add workers; or suspend the old job first"
-        more = Problem("spec.upgrade.from", lacking, hint)
-        plan = msgspec.structs.replace(plan, problems=(*plan.problems, more))
-    return plan
+    lacking = peers_problem(replica, entry)
+    return plan if lacking is None else replace(plan, problems=(*plan.problems, lacking))
 
 
 def _taken(replica: Replica, job: Job) -> Iterator[Problem]:

@@ -79,9 +79,8 @@ def _doubts(
     upgrades = submission.spec.upgrades
     old = upgrades if upgrades in replica.jobs else None
     problems = []
-    if old is not None and (lacking := lacks_peers(replica, old, submission)):
-        hint = f"add workers; or upgrade it without them: onyx suspend {old} first"
-        problems.append(Problem("spec.upgrade.from", lacking, hint))
+    if (lacking := peers_problem(replica, submission)) is not None:
+        problems.append(lacking)
     if old is not None or replica.groups:
         answers = _asked(log, replica, submission.spec.digest, follow)
         problems += [Problem("spec", each) for each in answers]
@@ -158,6 +157,16 @@ class WorkerCheck:
             return "the check is not in the log"
         left = [where for group, where in sorted(self._asked.items()) if group not in self._answers]
         return f"no answer from {_named(left)}"
+
+
+def peers_problem(replica: Replica, submission: SubmitJob) -> Problem | None:
+    """That a job which upgrades a running one would have no peers; None: it would have some."""
+    old = submission.spec.upgrades
+    if old is None or old not in replica.jobs:
+        return None
+    lacking = lacks_peers(replica, old, submission)
+    hint = f"add workers; or upgrade it without them: onyx suspend {old} first"
+    return Problem("spec.upgrade.from", lacking, hint) if lacking else None
 
 
 def lacks_peers(replica: Replica, old: JobId, submission: SubmitJob) -> str:
