@@ -70,17 +70,21 @@ class Job(Runnable):
         job, _ = parse_file(text, source)
         value, _ = read_text(text, Report())
         assert isinstance(value, dict), "what has been parsed is a mapping"
-        return cls.from_manifest(_filled(value, job))
+        return cls._holding(_filled(value, job))
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Job:
         """The job of a manifest that was read already."""
-        made = cls.__new__(cls)
-        made._manifest = copy.deepcopy(dict(manifest))
+        found = copy.deepcopy(dict(manifest))
         with contextlib.suppress(ManifestError):  # it need not be complete
-            _, job = parse_declared(made._manifest)
-            made._manifest = made._manifest if job is None else _filled(made._manifest, job)
-        made._place = ChainEnd()
+            _, job = parse_declared(found)
+            found = found if job is None else _filled(found, job)
+        return cls._holding(found)
+
+    @classmethod
+    def _holding(cls, manifest: Plain) -> Job:
+        made = cls.__new__(cls)
+        made._manifest, made._place = manifest, ChainEnd()
         return made
 
     def to_yaml(self) -> str:

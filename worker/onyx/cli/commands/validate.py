@@ -60,7 +60,7 @@ def validate(
     """
     import_from(file.parent, Path())
     try:
-        found = _checked(file, modules, engine)
+        found = _checked(file, modules, engine, explain)
     except ManifestError as error:
         if not as_json:
             raise
@@ -87,13 +87,16 @@ class _Valid(msgspec.Struct, frozen=True):
     summary: str
     warnings: list[Problem]
     manifest: Mapping[str, Any]
-    """All of it, with what the file leaves out."""
+    """All of it, with what the file leaves out, if that is wanted."""
     more: dict[str, Any] = msgspec.field(default_factory=dict)
     """Further fields for programs."""
 
 
-def _checked(file: Path, modules: list[str] | None, engine: EngineChoice | None) -> _Valid:
-    """Look at everything in a file; raises ManifestError when it is wrong."""
+def _checked(
+    file: Path, modules: list[str] | None, engine: EngineChoice | None, explain: bool
+) -> _Valid:
+    """Look at everything in a file; raises ManifestError when it is wrong. `explain`: the manifest
+    is wanted."""
     text, source = read_file(file), str(file)
     if kind_of(text) == CLUSTER_KIND:
         cluster = PARSE_CLUSTER.load()(text, source)
@@ -107,6 +110,5 @@ def _checked(file: Path, modules: list[str] | None, engine: EngineChoice | None)
     asked = "1 peer" if needed == 1 else f"{needed} peers"
     summary = f"job {job.name} is valid ({tasks} tasks, {edges} edges; needs {asked})"
     more = {"peers_needed": needed, "peers_by_task": peers}
-    _, declaration = parse_file(text, source, engine=engine)
-    manifest = explained(job, declaration)
+    manifest = explained(job, parse_file(text, source, engine=engine)[1]) if explain else {}
     return _Valid(job.name, summary, [*located(absent, text, source), *warnings], manifest, more)
