@@ -10,6 +10,7 @@ all tasks: it has been changed on its way, and what it brought about on other wa
 
 from __future__ import annotations
 
+from onyx.client.redrive.elsewhere import PLACES
 from onyx.errors import UserError
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import keeps_parts, takes_requests
@@ -35,7 +36,7 @@ def place_of_letters(job: Job, task: str) -> str | CatalogEntry:
         )
     output = job.entry(entry.dead_letter)
     path = output.options.get("path")
-    if output.type == "output" and output.plugin in ("kafka", "sql"):
+    if output.type == "output" and output.plugin in PLACES:
         return output
     if not keeps_parts(output.type, output.plugin) or not isinstance(path, str):
         what = output.plugin or output.fn or output.type
