@@ -56,6 +56,7 @@ class PeerRow(msgspec.Struct, frozen=True):
     """How long it has been in its present step."""
     stall: str
     """Why it does not advance."""
+    stalled_for: str
     stack: tuple[str, ...]
     """Where the user's code is."""
 
@@ -265,7 +266,8 @@ def _rows(board: Board, peers: Iterable[PeerId]) -> Iterator[PeerRow]:
             task,
             _does(its, task, group in measured.silent),
             "" if its is None else took(its.step_s),
-            "" if stall is None else _why(stall, board.now_ms),
+            "" if stall is None else stall.why,
+            "" if stall is None else seconds(stall.since_ms, board.now_ms),
             stack_lines(_stack(its, stall)),
         )
 
@@ -276,10 +278,6 @@ def _does(its: PeerMeasures | None, task: str, silent: bool) -> str:
     if its is None:
         return SILENT if silent else ""
     return its.phase
-
-
-def _why(stall: Stall, now_ms: int) -> str:
-    return f"does not advance for {seconds(stall.since_ms, now_ms)}: {stall.why}"
 
 
 def _stack(its: PeerMeasures | None, stall: Stall | None) -> tuple[StackFrame, ...]:
