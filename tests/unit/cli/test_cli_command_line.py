@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from onyx.cli.command_line import Argument, Misuse, Option, run
 from onyx.cli.command_table import COMMANDS, command, run_command
@@ -19,6 +19,11 @@ class Colour(StrEnum):
     BLUE = "blue"
 
 
+class Ladder(Struct, frozen=True):
+    rungs: Annotated[int, Option("--rungs", "How high.")] = 8
+    steel: Annotated[bool, Option("--steel", "Not wood.")] = False
+
+
 def paint(
     wall: Annotated[Path, Argument("The wall.")],
     words: Annotated[list[str] | None, Argument("What to write.", metavar="WORD")] = None,
@@ -27,6 +32,7 @@ def paint(
     hours: Annotated[float | None, Option("--hours", "How long.")] = None,
     tools: Annotated[list[str] | None, Option("--tool", "What with.")] = None,
     finish: Annotated[Literal["matt", "gloss"], Option("--finish", "How it shines.")] = "matt",
+    ladder: Ladder = Ladder(),  # noqa: B008
     dry: Annotated[bool, Option("--dry", "Touch nothing.")] = False,
 ) -> None:
     """Paint a wall.
@@ -38,7 +44,8 @@ def paint(
 
 PAGE = """\
 usage: onyx paint [-h] [--colour red|blue] [--coats INTEGER] [--hours NUMBER]
-                  [--tool TEXT] [--finish matt|gloss] [--dry]
+                  [--tool TEXT] [--finish matt|gloss] [--rungs INTEGER]
+                  [--steel] [--dry]
                   WALL [WORD ...]
 
 Paint a wall.
@@ -57,6 +64,8 @@ options:
   --hours NUMBER            How long.
   --tool TEXT               What with.
   --finish matt|gloss       How it shines. [default: matt]
+  --rungs INTEGER           How high. [default: 8]
+  --steel                   Not wood.
   --dry                     Touch nothing.
 """
 PAINTED: list[dict[str, Any]] = []
@@ -68,6 +77,7 @@ BY_DEFAULT = {
     "hours": None,
     "tools": None,
     "finish": "matt",
+    "ladder": Ladder(),
     "dry": False,
 }
 
@@ -86,6 +96,7 @@ BY_DEFAULT = {
         (["north", "--tool=--dry", "--tool", "a=b"], {"tools": ["--dry", "a=b"]}),
         (["north", "--coats", "2", "--coats", "3"], {"coats": 3}),
         (["north", "--finish", "gloss"], {"finish": "gloss"}),
+        (["north", "--steel", "--rungs", "3"], {"ladder": Ladder(3, True)}),
     ],
 )
 def test_words_become_values(words: Sequence[str], given: dict[str, Any]) -> None:

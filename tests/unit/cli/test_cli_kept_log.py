@@ -10,7 +10,7 @@ import pytest
 from tests.support.log.markers import marker
 
 from onyx.cli import local_server as module
-from onyx.cli.local_server import TENANCY, local_log, log_of
+from onyx.cli.local_server import TENANCY, KeptPlace, local_log
 from onyx.errors import OnyxError, SettingsError, UserError
 from onyx.ids import NO_POSITION
 from onyx.log.opening import open_log
@@ -40,7 +40,7 @@ def begun(folder: Path | None) -> Iterator[Settings]:
 
 @contextmanager
 def looked_at(folder: Path | None) -> Iterator[Settings]:
-    with log_of(folder, None, None, None) as led:
+    with KeptPlace(kept=folder).opened() as led:
         yield led
 
 
@@ -109,5 +109,6 @@ def test_a_log_is_not_kept_where_a_file_is(tmp_path: Path) -> None:
 def test_a_kept_log_and_another_one_are_too_much(
     tmp_path: Path, other: tuple[str | None, Path | None]
 ) -> None:
-    with pytest.raises(SettingsError, match="give --"), log_of(tmp_path, *other, None):
+    place = KeptPlace(*other, kept=tmp_path)
+    with pytest.raises(SettingsError, match="give --"), place.opened():
         raise AssertionError

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
+from onyx.cli.options import LogPlace
 from onyx.cli.status_table import print_status
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.ids import JobId
-from onyx.processes.surroundings import settings
 
 
 def change_job(
     change: Callable[[Client, JobId], object],
     job: str,
-    zookeeper: str | None,
-    log_folder: Path | None,
-    tenancy: str | None,
+    place: LogPlace,
     as_json: bool,
     wait: bool = False,
 ) -> None:
@@ -27,16 +24,14 @@ def change_job(
     Args:
         change: the method of the client.
         job: the job's id or its beginning, or its name.
-        zookeeper: value of the option.
-        log_folder: value of the option.
-        tenancy: value of the option.
+        place: of the log.
         as_json: whether to print JSON.
         wait: whether to wait until the job has ended.
 
     Raises:
         SystemExit: with code 1, the job was killed while this waited.
     """
-    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
+    with connect(place.settings()) as client:
         found = client.named(job)
         change(client, found)
         completed = not wait or client.wait(found)

@@ -2,6 +2,7 @@
 
 A command is a function whose parameters are annotated with an `Option` or an `Argument`. Their
 types say what a word may be, as those of settings do: `Annotated[int, Meta(ge=1), Option(...)]`.
+Options that go together are the fields of a struct, which is one parameter of the function.
 `argparse` reads the line; options stand anywhere, and are written in full.
 
 Rejected: Typer, which imports 200 modules, pydantic among them, in half of the CPU that a command
@@ -33,7 +34,7 @@ from typing import (
     get_type_hints,
 )
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from onyx.base.structs import Mismatch, convert
 
@@ -161,7 +162,7 @@ def run(name: str, function: Callable[..., None], words: Sequence[str]) -> None:
     for each in parameters:
         if each.many and not given[each.name]:
             given[each.name] = each.default  # of an argument argparse makes an empty list
-    function(**given)
+    _called(function, given)
 
 
 def offers(function: Callable[..., None]) -> Iterator[Offer]:
@@ -225,13 +226,30 @@ def _parser(
     return parser
 
 
+def _called(function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """What it returns for its own part of what was given."""
+    hints = get_type_hints(function, include_extras=True)
+    its = {
+        name: _called(hints[name], given) if _is_group(hints[name]) else given[name]
+        for name in signature(function).parameters
+    }
+    return function(**its)
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Struct)
+
+
 def _filled(paragraph: str) -> str:
     return fill(" ".join(paragraph.split()), WIDTH)
 
 
-def _parameters(function: Callable[..., None]) -> Iterator[_Parameter]:
+def _parameters(function: Callable[..., Any]) -> Iterator[_Parameter]:
     hints = get_type_hints(function, include_extras=True)
     for name, declared in signature(function).parameters.items():
+        if _is_group(hints[name]):
+            yield from _parameters(hints[name])
+            continue
         kind, *extras = get_args(hints[name])
         if get_origin(kind) in (Union, UnionType):
             (kind,) = (each for each in get_args(kind) if each is not NoneType)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 from onyx.cli.command_line import Option
+from onyx.cli.options import LogPlace
 from onyx.errors import SettingsError, UserError
 from onyx.log.local.server import LocalLogServer
 from onyx.log.local.store import ENDING
@@ -29,12 +30,6 @@ from onyx.settings import Settings
 
 TENANCY = "run"
 """What runs here has a log of its own, and this name in it."""
-
-
-KeptOption = Annotated[
-    Path | None,
-    Option("--kept", "Folder where `onyx run --keep` has left a log.", metavar="FOLDER"),
-]
 
 
 @contextmanager
@@ -62,28 +57,35 @@ def local_log(
         yield led, launcher
 
 
-@contextmanager
-def log_of(
-    kept: Path | None, zookeeper: str | None, log_folder: Path | None, tenancy: str | None
-) -> Iterator[Settings]:
-    """The settings of a log to look into: of a cluster, or one that is kept in a folder.
+class KeptPlace(LogPlace, frozen=True):
+    """Where a log to look into is: of a cluster, or one that is kept in a folder."""
 
-    Raises:
-        UserError: nothing is kept there.
-        SettingsError: the folder is in use, or somebody wants both.
-    """
-    found = settings(zookeeper, tenancy or (TENANCY if kept else None), log_folder=log_folder)
-    if kept is None:
-        yield found
-        return
-    if zookeeper is not None or log_folder is not None:
-        raise SettingsError(
-            "give --kept, --log or --zookeeper: a kept log is served by this command"
-        )
-    if not (kept / f"{found.tenancy_id}{ENDING}").is_file():
-        raise UserError(
-            f"{kept} has no log of {found.tenancy_id}: `onyx run --keep {kept}` leaves one there "
-            "when it runs a job"
-        )
-    with LocalLogServer(kept, alone=True):
-        yield led_to(found, kept)
+    kept: Annotated[
+        Path | None,
+        Option("--kept", "Folder where `onyx run --keep` has left a log.", metavar="FOLDER"),
+    ] = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Settings]:
+        """The settings that lead there; a log that is kept is served in the block.
+
+        Raises:
+            UserError: nothing is kept there.
+            SettingsError: the folder is in use, or somebody wants both.
+        """
+        kept = self.kept
+        if kept is None:
+            yield self.settings()
+            return
+        if self.zookeeper is not None or self.log_folder is not None:
+            raise SettingsError(
+                "give --kept, --log or --zookeeper: a kept log is served by this command"
+            )
+        found = settings(tenancy=self.tenancy or TENANCY)
+        if not (kept / f"{found.tenancy_id}{ENDING}").is_file():
+            raise UserError(
+                f"{kept} has no log of {found.tenancy_id}: `onyx run --keep {kept}` leaves one "
+                "there when it runs a job"
+            )
+        with LocalLogServer(kept, alone=True):
+            yield led_to(found, kept)

@@ -6,10 +6,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from msgspec.structs import replace
 
 from onyx.base.path_names import path_name
 from onyx.cli.command_line import Argument, Option
+from onyx.processes.surroundings import settings
 from onyx.settings import ClientSettings, Settings
 
 
@@ -22,13 +24,6 @@ def job_id(text: str | None) -> str | None:
     return None if text is None else path_name(text, "the id of a job")
 
 
-def with_token(settings: Settings, file: str | None, variable: str | None) -> Settings:
-    """The settings of a client that takes its token from there, if the command line says where."""
-    if file is None and variable is None:
-        return settings
-    return replace(settings, client=ClientSettings(file or "", variable or ""))
-
-
 JobArgument = Annotated[
     str, Argument("The job: its id or the beginning of that, or its name.", check=job_id)
 ]
@@ -36,21 +31,44 @@ ZooKeeperOption = Annotated[
     str | None,
     Option("--zookeeper", "Address of ZooKeeper, host:port[,host:port].", metavar="ADDR"),
 ]
-LogOption = Annotated[
-    Path | None,
-    Option("--log", "Folder of a log on this machine, instead of ZooKeeper.", metavar="FOLDER"),
-]
-TenancyOption = Annotated[
-    str | None, Option("--tenancy", "Separates clusters that share a log's place.")
-]
-TokenFileOption = Annotated[
-    str | None,
-    Option("--token-file", "File with the token to show to workers.", metavar="FILE"),
-]
-TokenEnvOption = Annotated[
-    str | None,
-    Option("--token-env", "Variable with the token to show to workers.", metavar="NAME"),
-]
+
+
+class LogPlace(msgspec.Struct, frozen=True):
+    """Where the log of a cluster is, as far as the command line says it."""
+
+    zookeeper: ZooKeeperOption = None
+    log_folder: Annotated[
+        Path | None,
+        Option("--log", "Folder of a log on this machine, instead of ZooKeeper.", metavar="FOLDER"),
+    ] = None
+    tenancy: Annotated[
+        str | None, Option("--tenancy", "Separates clusters that share a log's place.")
+    ] = None
+
+    def settings(self, modules: list[str] | None = None) -> Settings:
+        """What leads there; variables say the rest."""
+        return settings(self.zookeeper, self.tenancy, modules, self.log_folder)
+
+
+class TokenPlace(msgspec.Struct, frozen=True):
+    """Where the token is that is shown to workers, as far as the command line says it."""
+
+    token_file: Annotated[
+        str | None,
+        Option("--token-file", "File with the token to show to workers.", metavar="FILE"),
+    ] = None
+    token_env: Annotated[
+        str | None,
+        Option("--token-env", "Variable with the token to show to workers.", metavar="NAME"),
+    ] = None
+
+    def of(self, found: Settings) -> Settings:
+        """These settings, of a client that takes its token from there."""
+        if self == TokenPlace():
+            return found
+        return replace(found, client=ClientSettings(self.token_file or "", self.token_env or ""))
+
+
 ModulesOption = Annotated[
     list[str] | None,
     Option("--modules", "Modules or packages whose functions jobs may name; repeat or use commas."),

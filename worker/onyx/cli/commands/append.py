@@ -11,23 +11,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.options import (
-    JobArgument,
-    JsonOption,
-    LogOption,
-    TenancyOption,
-    TokenEnvOption,
-    TokenFileOption,
-    ZooKeeperOption,
-    with_token,
-)
+from onyx.cli.options import JobArgument, JsonOption, LogPlace, TokenPlace
 from onyx.cli.segment_lines import read_batches, read_segment
 from onyx.client.appender import Appender, RequestFailed
 from onyx.client.appending import appender
 from onyx.errors import UserError
 from onyx.flow.segment import Segment
 from onyx.ledger.outcomes import NOTHING, failure_lines, in_words, plain
-from onyx.processes.surroundings import settings
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level
 from onyx.settings import Settings
 
@@ -79,11 +69,8 @@ def append(
     batch: BatchOption = BATCH_SEGMENTS,
     timeout: TimeoutOption = TIMEOUT_S,
     worker: WorkerOption = None,
-    token_file: TokenFileOption = None,
-    token_env: TokenEnvOption = None,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    token: TokenPlace = TokenPlace(),
+    place: LogPlace = LogPlace(),
     as_json: JsonOption = False,
 ) -> None:
     """Hand segments to an input of a running job, and wait until they are processed.
@@ -92,8 +79,8 @@ def append(
     JOB is an id or its beginning, or a name if only one job of this name runs. The exit code is 1
     if segments have failed.
     """
-    found = with_token(settings(zookeeper, tenancy, log_folder=log_folder), token_file, token_env)
-    with _appender(found, worker, job, task, tenancy) as open_:
+    found = token.of(place.settings())
+    with _appender(found, worker, job, task, place.tenancy) as open_:
         taken, outcomes = 0, NOTHING
         for number, segments in enumerate(_batches(file, segment, batch)):
             answer = _answer(open_, segments, ack, f"{id}-{number}" if id else "", timeout)

@@ -11,16 +11,8 @@ from onyx.base.seams import SystemClock
 from onyx.bundle.bundle_file import write
 from onyx.bundle.gathering import JobGathering
 from onyx.cli.command_line import Option
-from onyx.cli.local_server import KeptOption, log_of
-from onyx.cli.options import (
-    JobArgument,
-    LogOption,
-    TenancyOption,
-    TokenEnvOption,
-    TokenFileOption,
-    ZooKeeperOption,
-    with_token,
-)
+from onyx.cli.local_server import KeptPlace
+from onyx.cli.options import JobArgument, TokenPlace
 from onyx.client.connection import connect
 from onyx.client.measures import measure_reader
 from onyx.replica.authors import escaped
@@ -36,12 +28,8 @@ def bundle(
     values: Annotated[
         bool, Option("--values", "With what was in segments, for `onyx replay`.")
     ] = False,
-    kept: KeptOption = None,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
-    token_file: TokenFileOption = None,
-    token_env: TokenEnvOption = None,
+    place: KeptPlace = KeptPlace(),
+    token: TokenPlace = TokenPlace(),
 ) -> None:
     """Write all that a cluster says of a job into one file: the log, the manifest, reports, what
     workers measure and have logged, and why it failed.
@@ -51,8 +39,8 @@ def bundle(
     not be had is said on standard error, and stands in the file.
     """
     with ExitStack() as stack:
-        found = stack.enter_context(log_of(kept, zookeeper, log_folder, tenancy))
-        found = with_token(found, token_file, token_env)
+        found = stack.enter_context(place.opened())
+        found = token.of(found)
         client = stack.enter_context(connect(found))
         id = client.named(job)
         file = output or Path(f"onyx-{id}.bundle.gz")

@@ -15,8 +15,7 @@ from onyx.base.on_demand import ModuleOnDemand
 from onyx.bundle.bundle_file import read
 from onyx.bundle.bundled_log import client_of
 from onyx.cli.command_line import Option
-from onyx.cli.local_server import KeptOption, log_of
-from onyx.cli.options import LogOption, TenancyOption, ZooKeeperOption
+from onyx.cli.local_server import KeptPlace
 from onyx.errors import SettingsError
 from onyx.processes.surroundings import configure_logs, settings, stop_signal
 from onyx.replica.authors import escaped
@@ -59,11 +58,8 @@ def console(
     actions: Annotated[
         bool, Option("--actions", "Let jobs be suspended, resumed, drained, changed and killed.")
     ] = False,
-    kept: KeptOption = None,
     bundle: BundleOption = None,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    place: KeptPlace = KeptPlace(),
 ) -> None:
     """Show a cluster in a browser: its jobs, why they wait or stand still, and what has happened.
 
@@ -71,7 +67,7 @@ def console(
     SIGTERM or Ctrl-C.
     """
     stop = stop_signal()
-    if bundle is not None and (kept or zookeeper or log_folder or tenancy or actions):
+    if bundle is not None and (actions or place != KeptPlace()):
         raise SettingsError(ALONE)
     options = serve.ConsoleOptions(
         host, port, tuple(name or ()), token_file or "", user_header or "", actions
@@ -80,7 +76,7 @@ def console(
         if bundle is not None:
             whose, opened = _of_bundle(bundle, settings(), options, stop)
         else:
-            found = stack.enter_context(log_of(kept, zookeeper, log_folder, tenancy))
+            found = stack.enter_context(place.opened())
             configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
             whose, opened = found.tenancy_id, serve.console_of(found, options, stop.set)
         address = stack.enter_context(opened)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.local_server import KeptOption, log_of
-from onyx.cli.options import JsonOption, LogOption, TenancyOption, ZooKeeperOption, job_id
+from onyx.cli.local_server import KeptPlace
+from onyx.cli.options import JsonOption, job_id
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.errors import UserError
@@ -41,10 +41,7 @@ def events(
     job: JobIdArgument = None,
     follow: FollowOption = False,
     details: AllOption = False,
-    kept: KeptOption = None,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    place: KeptPlace = KeptPlace(),
     as_json: JsonOption = False,
 ) -> None:
     """Print what has happened to jobs: who has submitted, changed and killed them, which workers
@@ -53,7 +50,7 @@ def events(
     It reads the log, and what the archive has of it (`ONYX_HISTORY_ARCHIVE`), and says on standard
     error from where on that is. A job may have ended long ago.
     """
-    with log_of(kept, zookeeper, log_folder, tenancy) as found, connect(found) as client:
+    with place.opened() as found, connect(found) as client:
         of = _wanted(client, job)
 
         def show(event: JobEvent) -> None:

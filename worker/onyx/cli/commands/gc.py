@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 
-from onyx.cli.options import JsonOption, LogOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import JsonOption, LogPlace
 from onyx.client.connection import connect
-from onyx.processes.surroundings import settings
 
 
 def gc(
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    place: LogPlace = LogPlace(),
     as_json: JsonOption = False,
 ) -> None:
     """Forget the jobs that have ended, and trim the log.
 
     `onyx jobs` no longer shows them, and their ids are free again. Running jobs do not notice.
     """
-    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
+    with connect(place.settings()) as client:
         collected = client.gc()
     if as_json:
         print(json.dumps({"jobs": collected.jobs, "position": collected.position}))

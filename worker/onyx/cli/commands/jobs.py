@@ -13,14 +13,13 @@ from time import sleep
 from typing import TYPE_CHECKING, Annotated
 
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.options import JsonOption, LogOption, TenancyOption, ZooKeeperOption, job_id
+from onyx.cli.options import JsonOption, LogPlace, job_id
 from onyx.cli.status_table import print_statuses, redraw_statuses
 from onyx.client.manifests import named
 from onyx.client.statuses import JobStatus, status_at, statuses
 from onyx.history.replicas import Replicas
 from onyx.log.interface import ClientLog
 from onyx.log.opening import open_log
-from onyx.processes.surroundings import settings
 from onyx.settings import Settings
 
 if TYPE_CHECKING:  # only where a job has peers are workers asked
@@ -41,13 +40,11 @@ WatchOption = Annotated[
 def jobs(
     job: OnlyArgument = None,
     watch: WatchOption = False,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    place: LogPlace = LogPlace(),
     as_json: JsonOption = False,
 ) -> None:
     """List jobs: state, peers, how far and how fast, why a job waits, and what killed it."""
-    found = settings(zookeeper, tenancy, log_folder=log_folder)
+    found = place.settings()
     with closing(open_log(found)) as log:
         looks = _looks(found, log, job)
         if not watch:

@@ -10,12 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from onyx.cli.command_line import Option
-from onyx.cli.options import JsonOption, LogOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import JsonOption, LogPlace
 from onyx.client.connection import connect
 from onyx.client.subscription import Subscription
 from onyx.ids import Position
 from onyx.log.interface import Origin
-from onyx.processes.surroundings import settings
 from onyx.replica.command import Entry
 
 FromOption = Annotated[int, Meta(ge=0), Option("--from", "First position to show.")]
@@ -25,13 +24,11 @@ FollowOption = Annotated[bool, Option("--follow -f", "Go on with new entries.")]
 def log(
     first: FromOption = 0,
     follow: FollowOption = False,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    place: LogPlace = LogPlace(),
     as_json: JsonOption = False,
 ) -> None:
     """Print the entries of the log, one a line."""
-    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
+    with connect(place.settings()) as client:
         if follow:
             printing = Subscription(
                 client.log, lambda item: _print(item, as_json), Position(first - 1)

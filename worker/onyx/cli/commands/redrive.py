@@ -17,16 +17,7 @@ from msgspec.structs import replace
 
 from onyx.base.seams import SystemClock
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.options import (
-    JobArgument,
-    JsonOption,
-    LogOption,
-    TenancyOption,
-    TokenEnvOption,
-    TokenFileOption,
-    ZooKeeperOption,
-    with_token,
-)
+from onyx.cli.options import JobArgument, JsonOption, LogPlace, TokenPlace
 from onyx.client.appender import Appender
 from onyx.client.appending import addresses_of
 from onyx.client.client import Client
@@ -42,7 +33,6 @@ from onyx.ids import JobId
 from onyx.log.acts import audit, user_of_process
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.keys.durations import split
-from onyx.processes.surroundings import settings
 from onyx.replica.jobs import in_place_of
 from onyx.requests.content import Refused, parts_of
 from onyx.requests.request import TIMEOUT_S, TIMEOUT_S_MAX, Level
@@ -134,11 +124,8 @@ def redrive(
     marks: MarksOption = None,
     dry_run: DryRunOption = False,
     history: HistoryOption = False,
-    token_file: TokenFileOption = None,
-    token_env: TokenEnvOption = None,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    token: TokenPlace = TokenPlace(),
+    place: LogPlace = LogPlace(),
     as_json: JsonOption = False,
 ) -> None:
     """Put dead letters of a task into a running job again, each once.
@@ -148,14 +135,14 @@ def redrive(
     once: marks beside the letters say which. What fails again is a new letter. The exit code is 1
     if segments have failed and no letter has them.
     """
-    found = with_token(settings(zookeeper, tenancy, log_folder=log_folder), token_file, token_env)
+    found = token.of(place.settings())
     times = _moment(since, "--since"), _moment(until, "--until")
     choice = LetterChoice(task, None, error, *times, frozenset(id or ()))
     way = _Way(letters, into, marks, Level(ack), timeout)
     with connect(found) as client:
         if history:
-            place, kept = _place(client.job(client.named(job)), choice, way, found)
-            place.close()
+            found_at, kept = _place(client.job(client.named(job)), choice, way, found)
+            found_at.close()
             _print_history(kept, as_json)
         else:
             limits = Limits(first, tries_max, again)

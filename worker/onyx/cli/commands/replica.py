@@ -8,11 +8,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from onyx.cli.command_line import Option
-from onyx.cli.options import JsonOption, LogOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import JsonOption, LogPlace
 from onyx.client.connection import connect
 from onyx.errors import UserError
 from onyx.ids import Position
-from onyx.processes.surroundings import settings
 from onyx.replica import canonical
 
 AtOption = Annotated[int | None, Meta(ge=0), Option("--at", "As of this position.")]
@@ -20,13 +19,11 @@ AtOption = Annotated[int | None, Meta(ge=0), Option("--at", "As of this position
 
 def replica(
     at: AtOption = None,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    place: LogPlace = LogPlace(),
     as_json: JsonOption = False,
 ) -> None:
     """Print the replica: what the log folds into."""
-    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
+    with connect(place.settings()) as client:
         found = client.replica(None if at is None else Position(at))
     if at is not None and found.version != at:
         where = "ends before it" if found.version < at else "has been collected beyond it"

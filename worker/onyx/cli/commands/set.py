@@ -6,7 +6,7 @@ from typing import Annotated
 
 from onyx.cli.change_job import change_job
 from onyx.cli.command_line import Argument
-from onyx.cli.options import JobArgument, JsonOption, LogOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import JobArgument, JsonOption, LogPlace
 from onyx.client.client import Client
 from onyx.errors import UserError
 from onyx.ids import JobId
@@ -23,9 +23,7 @@ def set(
     job: JobArgument,
     task: TaskArgument,
     values: ValuesArgument,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    place: LogPlace = LogPlace(),
     as_json: JsonOption = False,
 ) -> None:
     """Give keys of a task other values while its job runs.
@@ -38,7 +36,7 @@ def set(
     def change(client: Client, job: JobId) -> None:
         client.set_options(job, task, given)
 
-    change_job(change, job, zookeeper, log_folder, tenancy, as_json)
+    change_job(change, job, place, as_json)
 
 
 def parse_value(text: str) -> tuple[str, int | str]:

@@ -16,16 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.options import (
-    JobArgument,
-    JsonOption,
-    LogOption,
-    TenancyOption,
-    TokenEnvOption,
-    TokenFileOption,
-    ZooKeeperOption,
-    with_token,
-)
+from onyx.cli.options import JobArgument, JsonOption, LogPlace, TokenPlace
 from onyx.client.connection import connect
 from onyx.client.query import window_pages
 from onyx.client.states.kinds import states_of
@@ -34,7 +25,6 @@ from onyx.client.window_view import EXTENTS_DEFAULT, WindowView, json_line, show
 from onyx.codec.questions import encode_place, parse_key, selection
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.processes.surroundings import settings
 from onyx.settings import Settings
 from onyx.transport.state_queries import EXTENTS_MAX
 
@@ -124,11 +114,8 @@ def state(
     all_pages: AllOption = False,
     durable: DurableOption = False,
     arrow: ArrowOption = None,
-    token_file: TokenFileOption = None,
-    token_env: TokenEnvOption = None,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    token: TokenPlace = TokenPlace(),
+    place: LogPlace = LogPlace(),
     as_json: JsonOption = False,
 ) -> None:
     """Show what a window, a function, a join or a processor of a job has gathered until now, or a
@@ -138,7 +125,7 @@ def state(
     where workers run: it dials them, with a certificate if they have some. Of a job that has
     ended or is suspended it reads the state log.
     """
-    found = with_token(settings(zookeeper, tenancy, log_folder=log_folder), token_file, token_env)
+    found = token.of(place.settings())
     if window is None:
         _list_states(found, job, as_json)
         return

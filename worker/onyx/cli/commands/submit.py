@@ -13,21 +13,12 @@ from rich.text import Text
 
 from onyx.cli.command_line import Option
 from onyx.cli.job_file import FilesArgument, read_jobs
-from onyx.cli.options import (
-    EngineOption,
-    JsonOption,
-    LogOption,
-    TenancyOption,
-    WaitOption,
-    ZooKeeperOption,
-    job_id,
-)
+from onyx.cli.options import EngineOption, JsonOption, LogPlace, WaitOption, job_id
 from onyx.cli.status_table import print_statuses
 from onyx.client.connection import connect
 from onyx.errors import UserError
 from onyx.model.job import Job
 from onyx.processes.ends import ExitCode
-from onyx.processes.surroundings import settings
 from onyx.upgrade.plan import UpgradePlan, upgrading
 
 UpgradeOption = Annotated[
@@ -48,9 +39,7 @@ DryRunOption = Annotated[
 
 def submit(
     files: FilesArgument,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    place: LogPlace = LogPlace(),
     wait: WaitOption = False,
     upgrade: UpgradeOption = None,
     engine: EngineOption = None,
@@ -67,7 +56,7 @@ def submit(
     if upgrade is not None and len(files) > 1:
         raise UserError("--upgrade takes one job file: one job continues from an old one")
     jobs = read_jobs(files, upgrade, engine)
-    with connect(settings(zookeeper, tenancy, log_folder=log_folder)) as client:
+    with connect(place.settings()) as client:
         if upgrade is not None:
             jobs = [upgrading(jobs[0], client.named(upgrade))]
         if dry_run:

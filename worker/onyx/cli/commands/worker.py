@@ -13,10 +13,10 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from onyx.cli.command_line import Option
-from onyx.cli.options import LogOption, ModulesOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import LogPlace, ModulesOption
 from onyx.processes.running import run_until
 from onyx.processes.supervisor import Supervisor
-from onyx.processes.surroundings import configure_logs, import_from, settings, stop_signal
+from onyx.processes.surroundings import configure_logs, import_from, stop_signal
 
 PeersOption = Annotated[
     int,
@@ -39,9 +39,7 @@ def worker(
     peers: PeersOption = 1,
     processes: ProcessesOption = 1,
     modules: ModulesOption = None,
-    zookeeper: ZooKeeperOption = None,
-    log_folder: LogOption = None,
-    tenancy: TenancyOption = None,
+    place: LogPlace = LogPlace(),
     metrics_port: MetricsOption = None,
 ) -> None:
     """Run a worker, in one process or several, until SIGTERM.
@@ -53,7 +51,7 @@ def worker(
     """
     stop = stop_signal()
     import_from(Path())
-    found = settings(zookeeper, tenancy, modules, log_folder)
+    found = place.settings(modules)
     if metrics_port is not None:
         telemetry = replace(found.telemetry, metrics_port=metrics_port)
         found = replace(found, telemetry=telemetry)
