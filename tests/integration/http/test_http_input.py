@@ -66,7 +66,7 @@ class Orders:
     def _await_known(self) -> None:
         waiter = threading.Event()
         for _ in range(TURNS_MAX):
-            ended = self.env.client.status(self.job).state in ("killed", "completed")
+            ended = self.env.client.status(self.job).state in ("failed", "killed", "completed")
             if ended or self.post(b"")[0] not in (404, 503):
                 return
             waiter.wait(TURN_S)
@@ -176,7 +176,7 @@ def test_a_token_that_is_not_there_ends_the_job(env: TestEnv, tmp_path: Path):
     orders = Orders(env, tmp_path, "no-token", tokenFile=str(tmp_path / "none"))
     env.client.wait(orders.job, WAIT_S)
     status = env.client.status(orders.job)
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert orders.takes({"n": 1})["code"] == 404
 
 

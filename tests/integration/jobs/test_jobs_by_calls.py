@@ -68,7 +68,7 @@ def test_a_program_whose_job_fails_ends_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(FAILS)
     done = ran(tmp_path, "program.py")
     assert done.returncode == 1
-    assert "JobFailed: job half is killed: " in done.stderr
+    assert "JobFailed: job half has failed: " in done.stderr
     assert "ZeroDivisionError" in done.stderr.partition("JobFailed")[2]
 
 

@@ -75,7 +75,7 @@ def test_a_part_that_is_gone_before_another_job_follows_it(
     follow = f"{{job: {first}, task: write}}"
     values = {"PLUGIN": "job", "OPTIONS": follow, "PATH": tmp_path / "out"}
     status = ended(env, CHAINED, last, **values)
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert f"part {path} of job {first} is gone" in str(status.exception)
 
     (tmp_path / path.name).rename(path)
@@ -101,5 +101,5 @@ def test_the_last_chunk_of_a_state_log_that_is_gone(
     env.client.resume(job)
     env.client.wait(job, 60.0)
     status = env.client.status(job)
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert f"{gone.relative_to(env.settings.state.url)} is gone" in str(status.exception)

@@ -223,5 +223,5 @@ def test_a_group_of_another_program_holds_no_job_up(
 
 def test_a_topic_that_is_not_there_kills_the_job(env: TestEnv, kafka: KafkaBroker) -> None:
     status = env.run(between_topics(kafka, "job-none", "job-none", "exactly-once"))
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert f"{kafka.address} has no topic 'job-none'; create it first" in str(status.exception)

@@ -31,7 +31,7 @@ def test_a_task_that_proposes_too_large_an_entry_kills_its_job_and_not_its_group
     with with_test_env(2, settings=settings) as env:
         before = env.group.group
         status = env.run(reading(partitions=1_000))
-        assert status.state == "killed"
+        assert status.state == "failed"
         assert status.exception is not None
         assert status.exception["task"] == "read"
         assert "command exhaust-input takes" in status.exception["message"]

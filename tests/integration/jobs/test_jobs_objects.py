@@ -58,5 +58,5 @@ def test_a_job_without_its_objects_fails_with_job_task_and_key(
     status = env.run(job(f"{store.url}/nothing/*.csv", f"{store.url}/out"))
     pattern = f"{store.url}/nothing/*.csv"
     reported = f"job 'job', task 'read': option 'path' {pattern!r} matches no file"
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert reported in str(status.exception)

@@ -130,7 +130,7 @@ def one_task(fn: str, out: str, more: str = "", task: str = "") -> str:
 
 def test_a_failing_function_kills_the_job_and_the_status_tells_which_and_why(env: TestEnv) -> None:
     status = env.run(manifest(one_task("f:fails_at_7", channel().name)))
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert status.exception is not None
     reported = {key: status.exception[key] for key in ("task", "phase", "type", "message")}
     assert reported == {
@@ -182,7 +182,7 @@ def test_a_function_that_the_worker_does_not_offer_is_refused(
     env: TestEnv, fn: str, why: str
 ) -> None:
     status = env.run(manifest(one_task(fn, channel().name)))
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert status.exception is not None
     assert status.exception["type"] == "NameNotRegistered"
     assert why in status.exception["message"]
@@ -228,7 +228,7 @@ def test_an_empty_file_gives_nothing_and_the_job_completes(env: TestEnv, tmp_pat
 
 def test_a_file_that_is_not_there_is_told_by_name(env: TestEnv, tmp_path: Path) -> None:
     status = env.run(files_job(tmp_path / "nowhere.csv", tmp_path / "out", "csv"))
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert status.exception is not None
     assert "nowhere.csv" in status.exception["detail"]
     assert status.exception["task"] == "read"
@@ -243,6 +243,6 @@ def test_a_wrong_option_of_a_plugin_is_refused_before_any_worker_has_the_job(env
 
 def test_an_option_that_only_a_worker_can_judge_is_told_by_task_and_key(env: TestEnv) -> None:
     status = env.run(manifest(one_task("f:same", "nowhere")))
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert status.exception is not None
     assert "task 'write': option 'channel' names 'nowhere'" in status.exception["detail"]

@@ -168,7 +168,7 @@ def test_a_changed_input_ends_the_job_by_name(tmp_path: Path) -> None:
         run.until(r"does not advance: task work")
         (tmp_path / "in" / "a.csv").write_text(rows(1))
         (tmp_path / "go").touch()
-        run.until(r"is killed: task read, .*in/a.csv has changed, .* while a job was reading it")
+        run.until(r"has failed: task read, .*in/a.csv has changed, .* while a job was reading it")
         assert run.process.wait(WAIT_S) == 1
 
 

@@ -112,7 +112,7 @@ def test_a_table_may_lie_in_a_bucket(env: TestEnv, store: ObjectStore) -> None:
 def test_a_table_without_files_ends_the_job_with_its_name(env: TestEnv, tmp_path: Path) -> None:
     (tmp_path / "seen.jsonl").write_text(lines(SEEN))
     status = env.run(job(f"{tmp_path}/seen.jsonl", f"{tmp_path}/none.jsonl", str(tmp_path / "out")))
-    assert status.state == "killed"
+    assert status.state == "failed"
     assert "task 'users': option 'path'" in str(status.exception)
 
 

@@ -311,7 +311,7 @@ def test_a_job_that_fails_says_which_task_and_why(folder: Path) -> None:
     done = onyx(folder, "run", "--json", "boom.yaml")
     assert done.returncode == 1
     answer = json.loads(done.stdout)
-    assert answer["state"] == "killed"
+    assert answer["state"] == "failed"
     assert answer["exception"]["message"] == "boom at 1"
     assert "my_tasks:boom raised ValueError: boom at 1" in answer["exception"]["detail"]
     assert "boom at 1" not in done.stderr, "it is said once"
@@ -459,7 +459,7 @@ def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeper
         _check_code(folder, there, endless)
         assert "killed" in onyx(folder, "kill", endless, **there).stdout
         refused = onyx(folder, "suspend", endless, **there)
-        assert (refused.returncode, "is killed" in refused.stderr) == (2, True)
+        assert (refused.returncode, "was killed" in refused.stderr) == (2, True)
         listed = {each["id"]: each["state"] for each in _json(folder, "jobs", there)}
         assert listed.pop(endless) == "killed"
         other = listed.keys() - set(submitted)

@@ -155,7 +155,7 @@ def test_a_worker_whose_zookeeper_went_first_does_not_wait_for_it(tmp_path: Path
 def test_a_worker_waits_for_zookeeper_and_ends_when_told(tmp_path: Path) -> None:
     nowhere = free_port()
     with a_pod(f"127.0.0.1:{nowhere}", tmp_path, session_timeout_s=2.0) as pod:
-        pod.until(lambda: pod.page("/readyz") == (503, "process 0: connecting to ZooKeeper\n"))
+        pod.until(lambda: pod.page("/readyz") == (503, "process 0: connecting to the log\n"))
         assert pod.page("/livez") == (200, "ok\n")
         pod.process.send_signal(signal.SIGTERM)
         assert pod.process.wait(WAIT_S) == ExitCode.SUCCESS, pod.output()
@@ -168,7 +168,7 @@ def test_a_worker_whose_packets_are_lost_says_so_and_returns(
     with contextlib.closing(proxy), a_pod(proxy.address, tmp_path, session_timeout_s=3.0) as pod:
         pod.until(lambda: pod.page("/readyz")[0] == 200)
         proxy.hold()
-        pod.until(lambda: "paused: ZooKeeper has not answered" in pod.page("/readyz")[1])
+        pod.until(lambda: "paused: the log has not answered" in pod.page("/readyz")[1])
         assert pod.page("/readyz")[0] == 503
         assert pod.page("/livez") == (200, "ok\n")
         assert "packets are lost" in pod.output()

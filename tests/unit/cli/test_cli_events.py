@@ -67,10 +67,10 @@ def test_a_job_is_shown_with_who_did_what_and_why_it_failed(world: World) -> Non
     id = failed(world, "ValueError: no such airport")
     world.submit()
     out, err = world.printed(id[:8])
-    submitted, waits, killed, detail = out.splitlines()
+    submitted, waits, ended, detail = out.splitlines()
     assert submitted.endswith("submitted, with 2 tasks  (command:alice@here)")
     assert "waits: needs 2 peers" in waits
-    assert killed.endswith(f"killed: {WHY}  (worker:g)")
+    assert ended.endswith(f"failed: {WHY}  (worker:g)")
     assert detail == "    ValueError: no such airport"
     assert err == ""
 
@@ -85,11 +85,11 @@ def test_what_an_error_says_stays_on_its_line(world: World, hostile: str) -> Non
 def test_programs_get_an_object_a_line(world: World) -> None:
     id = failed(world, "no")
     out, _ = world.printed(id, as_json=True)
-    *_, killed = map(json.loads, out.splitlines())
-    assert killed.pop("time").endswith("+00:00")
-    assert killed == {
-        "position": 1, "what": "job-killed", "job": id, "by": "worker:g", "why": f": {WHY}",
-        "text": f"killed: {WHY}", "detail": "no", "job_name": NAME,
+    *_, ended = map(json.loads, out.splitlines())
+    assert ended.pop("time").endswith("+00:00")
+    assert ended == {
+        "position": 1, "what": "job-failed", "job": id, "by": "worker:g", "why": WHY,
+        "text": f"failed: {WHY}", "detail": "no", "job_name": NAME,
     }  # fmt: skip
 
 

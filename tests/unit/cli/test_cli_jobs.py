@@ -75,6 +75,7 @@ FAILED = "1 of 1 segments of work failed, as the answers to their requests say"
     ("more", "first"),
     [
         ({"state": "killed"}, "job j is killed"),
+        ({"state": "failed"}, "job j has failed"),
         ({"state": "completed"}, "job j is completed"),
         ({"state": "running", "waiting_for": WAITS}, f"job j is running: {WAITS}"),
     ],

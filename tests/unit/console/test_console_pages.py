@@ -61,7 +61,7 @@ def test_the_list_says_how_each_job_is_and_why(world: ConsoleWorld) -> None:
         r"clicks \S+… stalled does not advance: task enrich \(peer .{8}\), for 95 s", text
     )
     assert "312 of 120,000 segments of clean went to rejected; first error: KeyError" in text
-    assert re.search(r"returns \S+… killed task clean, its function: ValueError", text)
+    assert re.search(r"returns \S+… failed task clean, its function: ValueError", text)
     assert re.search(r"prices \S+… waiting task enrich needs a peer with tags \[tpu\]", text)
     assert re.search(r"flights \S+… completed 0 peers 1 h", text)
 
@@ -76,7 +76,7 @@ def test_a_job_says_once_that_it_does_not_advance(world: ConsoleWorld) -> None:
     ("query", "jobs"),
     [
         ({"q": "CLICK"}, {"clicks"}),
-        ({"state": "killed"}, {"returns"}),
+        ({"state": "failed"}, {"returns"}),
         ({"state": "trouble"}, {"clicks", "returns", "prices"}),
         ({"state": "running", "q": "o"}, {"orders"}),
         ({"state": "stalled", "q": "o"}, set()),
@@ -114,7 +114,7 @@ def test_a_job_shows_its_graph_what_holds_it_up_and_what_has_happened(world: Con
 
 def test_a_job_that_was_killed_shows_where_it_failed(world: ConsoleWorld) -> None:
     text = plain(world.text("/jobs/returns"))
-    assert "Why it was killed. task clean, its function: ValueError" in text
+    assert "Why it has failed. task clean, its function: ValueError" in text
     assert "at /app/shop.py:17 in clean: amount = float(segment['amount'])" in text
     assert "segment: {'order': 4711, 'amount': 'n/a'}" in text
 
@@ -404,7 +404,7 @@ def test_a_page_says_of_when_it_is_when_zookeeper_is_away(monkeypatch: pytest.Mo
     world.clock_s += 60
     monkeypatch.setattr(world.log, "list_folders", away, raising=False)
     text = plain(console.html(console.page("/", {})))
-    assert "ZooKeeper does not answer: no connection" in text
+    assert "the log does not answer: no connection" in text
     assert "orders" in text
 
 

@@ -45,7 +45,7 @@ spec:
     - {name: out, type: output, plugin: blackhole}
 """
 damaged = pytest.mark.parametrize("data", DAMAGED)
-ZOOKEEPER = "restore the data of ZooKeeper"
+ZOOKEEPER = "restore the data of the log"
 
 
 def frontier(log: Any, data: bytes) -> None:

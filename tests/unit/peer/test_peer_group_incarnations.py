@@ -180,7 +180,7 @@ def test_what_keeps_the_group_from_taking_part_is_told_as_it_changes(process: Pr
     process.log.suspend(group)
     assert process.group.obstacle() == "", "it works on while it has the lease"
     process.clock.ahead_s = 3_600.0
-    becomes("paused: ZooKeeper has not answered for 36")
+    becomes("paused: the log has not answered for 36")
     process.clock.ahead_s = 0.0
     process.log.resume(group)
     becomes("")

@@ -41,7 +41,7 @@ JOINED = GroupState(
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (None, "connecting to ZooKeeper"),
+        (None, "connecting to the log"),
         (GroupState(ME, Replica()), "joining the cluster"),
         (replace(JOINED, connected=False), "joining the cluster: 1 of 2 peers take part"),
         (replace(JOINED, leaving=True), "leaving the cluster"),
@@ -57,5 +57,5 @@ def test_what_keeps_a_group_from_taking_part_is_told(state: GroupState | None, w
 def test_a_group_takes_part_while_it_has_the_lease_whatever_the_connection_seems_to_be() -> None:
     whole = replace(JOINED, replica=replace(JOINED.replica, groups_index=Map({ME: PEERS})))
     assert obstacle(replace(whole, connected=False), PEERS) == ""
-    assert obstacle(whole, PEERS, silent_s=7.2) == "paused: ZooKeeper has not answered for 7 s"
-    assert obstacle(None, PEERS, silent_s=7.2) == "connecting to ZooKeeper"
+    assert obstacle(whole, PEERS, silent_s=7.2) == "paused: the log has not answered for 7 s"
+    assert obstacle(None, PEERS, silent_s=7.2) == "connecting to the log"

@@ -66,7 +66,7 @@ ENTRIES: list[tuple[ReplicaLog, Command, str, list[str]]] = [
     (running(), KillJob(job="j"), "", ["j job-killed: killed"]),
     (
         running(), KillJob("j", "task parse failed in apply-fn with ValueError"), "g",
-        ["j job-killed: killed: task parse failed in apply-fn with ValueError"],
+        ["j job-failed: failed: task parse failed in apply-fn with ValueError"],
     ),
     (running(), ResumeJob(job="j"), "", ["j no-change: resume-job changes nothing"]),
     (running(), KillJob(job="other"), "", ["other job-killed: killed"]),

@@ -32,7 +32,7 @@ def facts(kind=FN, phase=Phase.READ_BATCH, **more):
         (facts(OUT, Phase.SEAL, spark=True, attempts=2), Reason.SPARK, "failed 2 times"),
         (facts(OUT, Phase.SEAL, step_s=42.0), Reason.PLUGIN, "is sealing"),
         (facts(FN, thread_taken_by="slow"), Reason.THREAD, "task slow"),
-        (facts(FN, permitted=False), Reason.ZOOKEEPER, "ZooKeeper does not answer"),
+        (facts(FN, permitted=False), Reason.ZOOKEEPER, "the log does not answer"),
         (facts(OUT, Phase.ROUTE, obstacle="no space left"), Reason.UNAVAILABLE, "no space left"),
         (facts(OUT, Phase.SEAL, obstacle="no space left"), Reason.UNAVAILABLE, "no space left"),
         (facts(IN, Phase.RECOVER, obstacle="no broker"), Reason.UNAVAILABLE, "no broker"),

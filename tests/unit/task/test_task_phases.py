@@ -127,8 +127,8 @@ def test_a_frontier_that_is_damaged_kills_the_job_with_what_to_do(data: bytes) -
     bench.settle()
     assert not bench.completed
     detail = str(bench.exceptions[0]["detail"])
-    assert f"job {bench.id}: document frontier/{bench.id}/0 in ZooKeeper" in detail
-    assert "restore the data of ZooKeeper" in detail
+    assert f"job {bench.id}: document frontier/{bench.id}/0 in the log" in detail
+    assert "restore the data of the log" in detail
 
 
 def test_what_a_task_waits_for_long_is_told_once_in_a_while(

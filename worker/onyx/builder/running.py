@@ -12,7 +12,7 @@ from onyx.cli.functions import missing, modules_here, wrong_here
 from onyx.cli.job_file import warn
 from onyx.cli.local_run import peers_of_processes, run_here, settings_for
 from onyx.client.calls import submit_job
-from onyx.client.statuses import JobStatus, why
+from onyx.client.statuses import JobStatus, in_a_sentence
 from onyx.client.submissions import Submission
 from onyx.errors import ManifestError, OnyxError, Problem, UserError
 from onyx.model import job as model
@@ -31,8 +31,7 @@ class JobFailed(OnyxError):
     """A job that was run has not completed."""
 
     def __init__(self, status: JobStatus) -> None:
-        note = why(status)
-        super().__init__(f"job {status.name} is {status.state}{': ' + note if note else ''}")
+        super().__init__(in_a_sentence(status, status.name))
         self.status = status
         """What became of it."""
 
@@ -90,7 +89,7 @@ class Runnable(ABC):
 
         Raises:
             ManifestError: the job is not valid, or a function is not there.
-            JobFailed: it was killed, as a function has failed, or by somebody.
+            JobFailed: it has failed, or somebody has killed it.
             OnyxError: it had not ended after `timeout_s`, and was killed.
         """
         _refuse_while_imported("run")

@@ -20,7 +20,7 @@ from onyx.cli.progress import JobProgress
 from onyx.cli.status_table import print_stacks
 from onyx.client import failure_text
 from onyx.client.client import Client
-from onyx.client.statuses import JobStatus, why
+from onyx.client.statuses import JobStatus, in_a_sentence
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.model.job import Job
@@ -151,12 +151,7 @@ def _print_end(
     else:
         if not console.is_terminal:
             console.print(progress.table(f"job {job.name}", average=True))
-        note = why(status)
-        console.print(
-            f"job {job.name} is {status.state}{': ' + note if note else ''}",
-            markup=False,
-            soft_wrap=True,
-        )
+        console.print(in_a_sentence(status, job.name), markup=False, soft_wrap=True)
         print_stacks(status, console)
         for line in outcomes:
             console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)

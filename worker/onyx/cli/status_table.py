@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onyx.client import failure_text
-from onyx.client.statuses import JobStatus, besides, remarks, why
+from onyx.client.statuses import JobStatus, besides, in_a_sentence, remarks
 from onyx.replica.authors import escaped
 from onyx.reports.measures import TaskMeasures, in_words, requests_in_words
 
@@ -41,8 +41,7 @@ def print_status(status: JobStatus, as_json: bool) -> None:
     if as_json:
         print(json.dumps(msgspec.to_builtins(status)))
         return
-    cause = why(status)
-    print(_safe(f"job {status.id} is {status.state}{': ' + cause if cause else ''}"))
+    print(_safe(in_a_sentence(status, status.id)))
     for each in filter(None, besides(status)):
         print(INDENT + _safe(each))
 

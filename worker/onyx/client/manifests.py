@@ -44,9 +44,10 @@ def check_runs(replica: Replica, job: JobId, done: str) -> None:
         UserError: no job has this id, or it has ended.
     """
     digest_of(replica, job)
-    for ended, jobs in (("completed", replica.completed_jobs), ("killed", replica.killed_jobs)):
-        if job in jobs:
-            raise UserError(f"job {job} is {ended}: only a job that runs can be {done}")
+    completed = has_completed(replica, job)
+    if completed is not None:
+        how = "has completed" if completed else "was killed or has failed"
+        raise UserError(f"job {job} {how}: only a job that runs can be {done}")
 
 
 def absent(replica: Replica, job: JobId) -> str:
@@ -54,7 +55,7 @@ def absent(replica: Replica, job: JobId) -> str:
     completed = has_completed(replica, job)
     if completed is None:
         return f"there is no job {job}: `onyx jobs` lists those that are known"
-    how = "has completed" if completed else "was killed"
+    how = "has completed" if completed else "was killed or has failed"
     return f"job {job} {how}, and has been collected since: no more is known of it"
 
 

@@ -25,10 +25,19 @@ if TYPE_CHECKING:
     from onyx.model.job import Job
 
 JobState = Literal[
-    "running", "waiting", "suspended", "paused", "draining", "completed", "killed", "unknown"
+    "running",
+    "waiting",
+    "suspended",
+    "paused",
+    "draining",
+    "completed",
+    "failed",
+    "killed",
+    "unknown",
 ]
 """A `suspended` job has no peers, whether it drains or not. A `draining` job may have peers or wait
-for some. The inputs of a `paused` one read nothing new: an upgrade waits until it is at rest."""
+for some. The inputs of a `paused` one read nothing new: an upgrade waits until it is at
+rest. A job has `failed` when one of its tasks has ended it; else somebody has `killed` it."""
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -126,7 +135,8 @@ def status_of(replica: Replica, job: JobId, reports: JobReports, now_ms: int) ->
     peers = sum(map(len, replica.run(job).allocation.values()))
     completed = has_completed(replica, job)
     if completed is not None:
-        state = "completed" if completed else "killed"
+        failed: JobState = "killed" if reports.exception is None else "failed"
+        state = "completed" if completed else failed
     elif job in replica.jobs:
         waiting_for = why_waiting(replica, job) or why_paused(replica, job)
         state = _state_of(replica, job, peers)
@@ -205,6 +215,12 @@ def options(status: JobStatus) -> str:
 
 def _value(value: int | None) -> str:
     return "default" if value is None else str(value)
+
+
+def in_a_sentence(status: JobStatus, name: str) -> str:
+    """How a job is, and why, under the name by which it was asked for."""
+    how = "has failed" if status.state == "failed" else f"is {status.state}"
+    return ": ".join(filter(None, (f"job {name} {how}", why(status))))
 
 
 def why(status: JobStatus) -> str:

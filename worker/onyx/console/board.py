@@ -256,7 +256,7 @@ class Renewed(Generic[T]):
         try:
             value = read()
         except Unavailable as error:
-            value, rest = old(self.value, f"ZooKeeper does not answer: {error}"), 0.0
+            value, rest = old(self.value, f"the log does not answer: {error}"), 0.0
         except Exception as error:
             if not isinstance(error, OnyxError):
                 logger.exception("a bug in the console: it cannot read what is beside the log")

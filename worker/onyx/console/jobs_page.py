@@ -23,12 +23,13 @@ TONES: Mapping[JobState, Tone] = {
     "waiting": "warn",
     "suspended": "calm",
     "completed": "calm",
+    "failed": "bad",
     "killed": "bad",
     "unknown": "calm",
 }
 ORDER: Mapping[str, int] = {word: number for number, word in enumerate(
-    ("stalled", "waiting", "running", "draining", "paused", "suspended", "killed", "completed",
-     "unknown")
+    ("stalled", "waiting", "running", "draining", "paused", "suspended", "failed", "killed",
+     "completed", "unknown")
 )}  # fmt: skip
 SORTS = ("submitted", "name", "state")
 

@@ -212,9 +212,9 @@ def _worker_facts(its: WorkerMeasures) -> Iterator[tuple[str, str]]:
     zookeeper = its.zookeeper
     yield "Newest entry applied", count(zookeeper.log_position)
     if zookeeper.requests.count:
-        yield "ZooKeeper answers", durations_text(zookeeper.requests)
-        yield "From ZooKeeper", size(zookeeper.received_bytes)
-        yield "Watches in ZooKeeper", count(zookeeper.watches)
+        yield "The log answers", durations_text(zookeeper.requests)
+        yield "From the log", size(zookeeper.received_bytes)
+        yield "Watches in the log", count(zookeeper.watches)
 
 
 def _parts(board: Board, job: str, task: str) -> Iterator[PartRow]:

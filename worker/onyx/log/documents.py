@@ -17,7 +17,7 @@ from onyx.base.structs import UNREADABLE, prepared, stored
 from onyx.ids import GroupId, JobId
 from onyx.log.interface import Document, LogReader
 
-RESTORE_LOG = "restore the data of ZooKeeper, or submit the job again under another name"
+RESTORE_LOG = "restore the data of the log, or submit the job again under another name"
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 DEATHS = "deaths"
 """The folder of the reports of supervisors how their processes have died."""
@@ -96,7 +96,7 @@ def deaths(host: str) -> str:
 def decoded(job: JobId, path: str, data: bytes, hint: Any) -> Any:
     """What a document holds without which the job cannot go on. Raises StateError: it is something
     else."""
-    return stored(data, hint, f"job {job}: document {path} in ZooKeeper", RESTORE_LOG)
+    return stored(data, hint, f"job {job}: document {path} in the log", RESTORE_LOG)
 
 
 @prepared

@@ -1,4 +1,4 @@
-"""A tenancy: who has it, how much it holds in ZooKeeper, and whether there is room for more: pure.
+"""A tenancy: who has it, how much it holds in the log, and whether there is room for more: pure.
 
 Who has it is a value in the root of its log, and the same for every way to it. Whoever opens a log
 and says whose it is writes that, if nobody has; a process of another owner is refused, by whatever
@@ -24,7 +24,7 @@ NEARLY_FULL = 0.8
 """The part above which somebody should know."""
 _REMEDY = (
     "Kill jobs that are not needed; what has ended is forgotten within minutes, by `onyx gc` at "
-    "once. {variable} is larger for a ZooKeeper with more memory"
+    "once. {variable} allows more, for which a ZooKeeper needs memory"
 )
 
 
@@ -57,7 +57,7 @@ class Usage(msgspec.Struct, frozen=True):
         if self.bytes is not None and self.bytes + more > self.bytes_max:
             remedy = _REMEDY.format(variable="ONYX_LOG_TENANCY_BYTES_MAX")
             raise NoRoom(
-                f"the tenancy holds {self.bytes:,} bytes in ZooKeeper and may hold "
+                f"the tenancy holds {self.bytes:,} bytes in the log and may hold "
                 f"{self.bytes_max:,}: there is no room for {more:,} more. {remedy}"
             )
 

@@ -415,7 +415,7 @@ def _pause(state: GroupState, suspension: int) -> Result:
     if state.connected or state.paused or suspension != state.suspensions:
         return state, ()
     if state.leaving:
-        return _end(state, "left while ZooKeeper was unreachable")
+        return _end(state, "left while the log did not answer")
     return replace(state, paused=True), (Pause(),)
 
 
@@ -429,7 +429,7 @@ def _leave(state: GroupState) -> Result:
     )
     state = replace(state, leaving=True, held=(), retry=())
     return (
-        _end(state, "left while ZooKeeper was unreachable")
+        _end(state, "left while the log did not answer")
         if state.paused
         else (state, _append(commands))
     )

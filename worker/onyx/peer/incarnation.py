@@ -110,7 +110,7 @@ class Incarnation:
         return self._state
 
     def silent_s(self) -> float | None:
-        """Seconds for which ZooKeeper has not answered, once time has run out; else None."""
+        """Seconds for which the log has not answered, once time has run out; else None."""
         return self._life.lease.silent_s()
 
     def inputs(self) -> WorkerMeasures:
@@ -143,7 +143,7 @@ class Incarnation:
 
         Raises:
             InvariantViolated: one of its threads has ended because of a bug.
-            Unavailable: ZooKeeper cannot be reached.
+            Unavailable: the log cannot be reached.
         """
         unsubscribe: Callable[[], None] | None = None
         try:
@@ -162,8 +162,9 @@ class Incarnation:
                     end = self._step(event)
             if isinstance(end, GroupLeft) and not self._state.connected:
                 logger.warning(
-                    "ZooKeeper is unreachable: leaving without deregistering; the other groups "
-                    "reassign the peers when this session has expired"
+                    "the log at %s does not answer: leaving without deregistering; the other "
+                    "groups reassign the peers when this session has expired",
+                    self._context.settings.log_place,
                 )
             return end
         except Fenced as error:
@@ -255,6 +256,7 @@ class ActionRunner:
         self._background = life.background
         self._context = life.context
         self._work = work
+        self._place = life.context.settings.log_place
 
     def carry_out(self, actions: Sequence[Action]) -> GroupLeft | Restart | None:
         """Carry out the actions in order; the one that ends the incarnation, if there is one."""
@@ -280,10 +282,10 @@ class ActionRunner:
                 case StartBackOff():
                     self._events.post_after(self._back_off_s(), BackOffElapsed())
                 case Pause():
-                    happened(local_event(WORKER_PAUSED))
+                    happened(local_event(WORKER_PAUSED, address=self._place))
                     self._lease.pause()
                 case Resume():
-                    happened(local_event(WORKER_RESUMED))
+                    happened(local_event(WORKER_RESUMED, address=self._place))
                     self._lease.resume()
                     self._work.tasks.wake()
                 case _:

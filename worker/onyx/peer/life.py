@@ -207,7 +207,7 @@ class Lease:
         return permitted(now_s, session.confirmed_s(), session.session_timeout_s)
 
     def silent_s(self) -> float | None:
-        """Seconds for which ZooKeeper has not answered, once time has run out; else None."""
+        """Seconds for which the log has not answered, once time has run out; else None."""
         now_s, heard_s = self._clock.monotonic_s(), self._session.confirmed_s()
         held = permitted(now_s, heard_s, self._session.session_timeout_s)
         return None if held else now_s - heard_s

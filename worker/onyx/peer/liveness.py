@@ -98,14 +98,14 @@ def obstacle(
     Args:
         state: of the present incarnation; None while it connects.
         peers: that it offers.
-        silent_s: seconds for which ZooKeeper has not answered, if the lease has ended; else None.
+        silent_s: seconds for which the log has not answered, if the lease has ended; else None.
     """
     if state is None:
-        return "connecting to ZooKeeper"
+        return "connecting to the log"
     if state.leaving:
         return "leaving the cluster"
     if silent_s is not None:
-        return f"paused: ZooKeeper has not answered for {silent_s:.0f} s"
+        return f"paused: the log has not answered for {silent_s:.0f} s"
     if not state.joined:
         return "joining the cluster"
     there = set(peers).intersection(state.replica.groups_index.get(state.group, ()))

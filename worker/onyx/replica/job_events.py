@@ -214,7 +214,8 @@ PROCESS_LOST = EventKind(
     level="warning",
 )
 COMPLETED = EventKind("job-completed", "completed", "a job has done all it had to do")
-KILLED = EventKind("job-killed", "killed{why}", "a job is stopped for ever")
+KILLED = EventKind("job-killed", "killed{why}", "somebody stops a job for ever, or its fluxPolicy")
+FAILED = EventKind("job-failed", "failed: {why}", "a task ends its job, as its code has failed")
 FORGOTTEN = EventKind(
     "job-forgotten", "forgotten, with all that was beside the log", "a job that ended is collected"
 )
@@ -240,7 +241,8 @@ WORKER_LOST = EventKind(
 FROM_THE_LOG = (
     SUBMITTED, REPLACES, REPLACED, WAITS, ALLOCATED, REALLOCATED, WORKER_READY, RUNS, SUSPENDED,
     RESUMED, PAUSED, RESTED, DRAINS, OPTIONS_SET, PARTITIONS, SOURCE_ENDED, SEALED, RESTARTED,
-    PROCESS_LOST, COMPLETED, KILLED, FORGOTTEN, NO_CHANGE, WORKER_JOINED, WORKER_LEFT, WORKER_LOST,
+    PROCESS_LOST, COMPLETED, KILLED, FAILED, FORGOTTEN, NO_CHANGE, WORKER_JOINED, WORKER_LEFT,
+    WORKER_LOST,
 )  # fmt: skip
 """Workers and `onyx events` show them."""
 
@@ -334,13 +336,13 @@ WORKER_BEGAN = EventKind(
 )
 WORKER_PAUSED = EventKind(
     "worker-paused",
-    "ZooKeeper does not answer: tasks are paused",
-    "this worker has not heard from ZooKeeper for two thirds of its session timeout",
+    "the log at {address} does not answer: tasks are paused",
+    "this worker has not heard from the log for two thirds of its session timeout",
     level="warning",
 )
 WORKER_RESUMED = EventKind(
     "worker-resumed",
-    "ZooKeeper answers again and the session lives: tasks resume",
+    "the log at {address} answers again and the session lives: tasks resume",
     "the session of a paused worker has survived",
 )
 WORKER_ENDED = EventKind(

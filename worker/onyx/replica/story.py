@@ -42,6 +42,7 @@ from onyx.replica.job_events import (
     ALLOCATED,
     COMPLETED,
     DRAINS,
+    FAILED,
     FORGOTTEN,
     KILLED,
     NO_CHANGE,
@@ -243,7 +244,7 @@ def _killed(old: Replica, entry: Entry, job: JobId) -> Iterator[tuple[EventKind,
     if isinstance(command, SubmitJob):
         yield REPLACED, {"successor": command.id}
     elif isinstance(command, KillJob):
-        yield KILLED, {"why": f": {command.why}" if command.why else ""}
+        yield (FAILED, {"why": command.why}) if command.why else (KILLED, {"why": ""})
     else:
         tasks = old.spec(job).tasks
         held = [each.name for each in tasks if each.flux_policy == "kill"]

@@ -55,7 +55,7 @@ TimeoutOption = Annotated[
 ]
 WorkerOption = Annotated[
     list[str] | None,
-    Option("--worker", "Address of a worker, host:port; without it, ZooKeeper's."),
+    Option("--worker", "Address of a worker, host:port; without it, those that the log names."),
 ]
 
 

@@ -22,7 +22,7 @@ from onyx.replica import story
 from onyx.replica.authors import UNKNOWN, escaped
 from onyx.replica.command import Entry
 from onyx.replica.commands import KillJob, SubmitJob
-from onyx.replica.job_events import KILLED, JobEvent
+from onyx.replica.job_events import FAILED, JobEvent
 from onyx.replica.state import Replica
 
 JobIdArgument = Annotated[
@@ -141,7 +141,7 @@ def _line(client: Client, event: JobEvent, as_json: bool, with_job: bool) -> str
 
 def _detail(client: Client, event: JobEvent) -> str:
     """What the task has reported that killed its job, as long as that is kept."""
-    if event.kind is not KILLED or not event.values["why"]:
+    if event.kind is not FAILED:
         return ""
     report = client.exception(event.job) or {}
     return escaped(str(report.get("detail", "")), DETAIL_CHARACTERS_MAX)

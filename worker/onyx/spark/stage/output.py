@@ -132,7 +132,7 @@ class SparkOutput(ColumnsPartsWriter):
 
 PERMISSION_POLL_S = 0.5
 PERMISSION_POLLS_MAX = 240
-"""A worker that has lost sight of ZooKeeper waits so often before its attempt has failed."""
+"""A worker that has lost sight of the log waits so often before its attempt has failed."""
 _BY_SPARK = re.compile(r"part-(?P<number>\d{5,})-[0-9a-f-]{36}(?P<rest>[-_.].+)")
 _NEW, _REPLACED = "result-", "replaced"
 SUCCESS = "_SUCCESS"
@@ -226,7 +226,7 @@ def wait_until_permitted(
     wanted: Callable[[], bool],
     pause: Callable[[float], None],
 ) -> None:
-    """ZooKeeper may be away for a while; if this peer is replaced meanwhile, its staging goes.
+    """The log may be away for a while; if this peer is replaced meanwhile, its staging goes.
 
     Raises:
         Fenced: the run is not wanted any more.
@@ -238,7 +238,7 @@ def wait_until_permitted(
         if permitted():
             return
         pause(PERMISSION_POLL_S)
-    raise Unavailable(f"{where}: this worker may not publish: it has lost sight of ZooKeeper")
+    raise Unavailable(f"{where}: this worker may not publish: it has lost sight of the log")
 
 
 def not_wanted() -> Fenced:
