@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -25,6 +26,18 @@ def exits_slowly(segment: Segment) -> Segment:
     """Long enough for kills to hit it."""
     time.sleep(0.0005)
     return exits(segment)
+
+
+def is_killed(segment: Segment) -> Segment:
+    """As the kernel ends it for want of memory."""
+    if segment["n"] == POISON:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return segment
+
+
+def slow(segment: Segment) -> Segment:
+    time.sleep(0.0005)
+    return segment
 
 
 def crashes(segment: Segment) -> Segment:

@@ -152,6 +152,26 @@ def test_with_a_dead_letter_all_others_arrive_while_processes_are_killed_from_ou
         assert len(bad) == 1
 
 
+def test_one_that_has_its_process_killed_is_found_and_a_neighbour_goes_on(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.start_workers(3, peers=2)
+    neighbour = manifest(tmp_path, "slow")
+    neighbour["metadata"]["name"] = "neighbour"
+    neighbour["spec"]["catalog"][2]["options"]["path"] = str(tmp_path / "beside")
+    beside = cluster.submit(neighbour)
+    guilty = cluster.submit(manifest(tmp_path, "is_killed", dead_letter=True))
+    cluster.await_completed(guilty, WAIT_S)
+    cluster.await_completed(beside, WAIT_S)
+    bad = written(tmp_path, "bad")
+    assert [(each["segment"]["n"], each["error"]["type"]) for each in bad] == [
+        (POISON, "PoisonSegment")
+    ]
+    assert sorted(each["n"] for each in written(tmp_path, "beside")) == list(range(RECORDS))
+    assert {each["n"] for each in written(tmp_path, "write")} == set(range(RECORDS)) - {POISON}
+    assert 3 <= deaths(cluster) <= 5
+
+
 def kill_from_outside(worker: Worker) -> None:
     """The process that works, not its supervisor."""
     for child in psutil.Process(worker.pid).children():

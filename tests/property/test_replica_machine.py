@@ -103,6 +103,7 @@ ARGUMENTS = {
         "job": jobs,
         "task": tasks,
         "loss": st.sampled_from(["loss-1", "loss-2"]),
+        "killed": st.booleans(),
         "runs": runs,
         "id": st.sampled_from(["", "0123456789abcdef"]),
         "afresh": st.booleans(),

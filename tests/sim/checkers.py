@@ -96,6 +96,9 @@ class Checkers:
             name = entry.command.loss
             require(name not in self.losses, "L8", f"{entry} counted again")
             self.losses.add(name)
+            if entry.command.killed and not entry.command.id:
+                accused = losses != before or _accusations(new) != _accusations(old)
+                require(not accused, "L8", f"{entry}: a kill over a batch accuses somebody")
         else:
             less = all(before.get(job) == losses[job] for job in losses)
             require(less, "L8", f"{entry} has changed what was lost")
@@ -164,3 +167,14 @@ def difference(expected: Replica, found: Replica) -> str:
         for name in names
         if getattr(expected, name) != getattr(found, name)
     )
+
+
+def _accusations(replica: Replica) -> dict[Any, int]:
+    """Deaths that count against segments which were in user code with others."""
+    return {
+        (job, task, run[:3]): run[3]
+        for job, tasks in by_job(replica, "suspects").items()
+        for task, runs in tasks.items()
+        for run in runs
+        if run[3]
+    }

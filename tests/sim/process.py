@@ -89,6 +89,7 @@ class Process:
                 loss=f"{self.group}"[:64],
                 runs=((0, first, last),),
                 id="ab" if first == last else "",
+                killed=first % 2 == 0,
             )
         )
 

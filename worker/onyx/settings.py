@@ -361,7 +361,8 @@ class SupervisorSettings(msgspec.Struct, frozen=True):
 
     memory_kills_max: Annotated[int, Meta(ge=0)] = 3
     """Worker processes that the kernel may kill for want of memory within `memory_kills_within_s`;
-    with that many the supervisor ends with code 137. 0 disables this."""
+    with that many the supervisor ends with code 137. Kills over one segment alone do not count: it
+    is given up (`task.losses_max`). 0 disables this."""
     memory_kills_within_s: Annotated[float, Meta(gt=0)] = 600.0
     """Time in which these kills are counted."""
 

@@ -8,11 +8,13 @@ import pytest
 from tests.support.clocks import ManualClock
 
 from onyx.errors import OutOfMemory
+from onyx.ids import JobId, TaskName
 from onyx.processes.ends import ExitCode, exit_code_of
 from onyx.processes.exit_examiner import OTHERS_AFTER_S, DeathWatch
 from onyx.reports.deaths import DeathCause
 from onyx.settings import SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.recorder import Inside
 
 MIB = 1 << 20
 KILL, SEGV = -9, -11
@@ -42,15 +44,25 @@ class Container:
         self._kills += count
         self._file.write_text(f"oom_kill {self._kills}\n")
 
-    def dies(self, code: int = KILL) -> DeathCause:
-        return self.watch.died(0, code, 100 * MIB).cause
+    def dies(self, code: int = KILL, *roots: int) -> DeathCause:
+        inside = [over(*roots)] if roots else []
+        return self.watch.died(0, code, 100 * MIB, inside).cause
+
+
+def over(*roots: int) -> Inside:
+    return Inside(JobId("j"), TaskName("eat"), "apply-fn", True, roots, 0)
 
 
 def test_a_kill_that_the_kernel_counts_is_for_want_of_memory(tmp_path: Path) -> None:
     container = Container(tmp_path)
     assert container.dies() is DeathCause.SIGNAL
     container.kernel_kills()
-    death = container.watch.died(1, KILL, 498 * MIB, "in apply of task eat of job j", ("j",))
+    death = container.watch.died(1, KILL, 498 * MIB, [over(7)], [JobId("j"), JobId("k")])
+    assert (
+        death.inside
+        == "in apply-fn of task eat of job j, over one segment (partition 0 position 7)"
+    )
+    assert (death.jobs, death.blamed) == (("j", "k"), ("j",))
     assert (death.cause, death.process, death.limit_bytes) == (DeathCause.MEMORY, 1, 512 * MIB)
     assert container.watch.explained(death) == (
         "SIGKILL: the kernel killed it because this container with a limit of 512 MiB was out of "
@@ -134,3 +146,15 @@ def test_repeated_kills_within_a_time_end_the_supervisor(
     if ends:
         assert "512 MiB" in why
         assert exit_code_of(OutOfMemory(why)) is ExitCode.OUT_OF_MEMORY
+
+
+def test_a_segment_that_takes_all_memory_does_not_end_the_supervisor(tmp_path: Path) -> None:
+    container = Container(tmp_path)
+    for roots in [(5, 6, 7), (7,), (7,), (7,)]:
+        container.kernel_kills()
+        assert container.dies(KILL, *roots) is DeathCause.MEMORY
+    assert not container.watch.too_many()
+    for _ in range(2):
+        container.kernel_kills()
+        container.dies(KILL, 8, 9)
+    assert container.watch.too_many(), "batches that take it all are too many"

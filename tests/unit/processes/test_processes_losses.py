@@ -106,6 +106,12 @@ def test_a_batch_over_many_partitions_and_positions_is_told_in_few_runs() -> Non
     assert len(runs) <= exit_examiner.RUNS_MAX
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_report_says_whether_the_process_was_killed(killed: bool) -> None:
+    (found,) = exit_examiner.reports([inside(root(0, 5), root(0, 6))], 1.0, killed)
+    assert (found.killed, found.id) == (killed, "")
+
+
 def test_a_process_that_has_lived_long_begins_a_new_count() -> None:
     assert reported(inside(over=False), lived_s=exit_examiner.LIVED_LONG_S)[0][3] is True
 

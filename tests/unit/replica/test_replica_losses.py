@@ -64,6 +64,18 @@ def test_deaths_over_batches_of_other_sizes_and_of_two_tasks_count_as_well() -> 
     assert over(log) == 4
 
 
+def test_kills_count_against_a_segment_only_where_it_was_alone() -> None:
+    log = running()
+    for number in range(9):
+        lost(log, f"batch {number}", (0, 5, 9), killed=True)
+    assert log.new.run("j").suspects_of("parse") == ((0, 5, 9, 0),)
+    for number in range(3):
+        lost(log, f"alone {number}", (0, 7, 7), id="ab", killed=True)
+        assert over(log) == number + 1
+    lost(log, "crash", (0, 6, 8))
+    assert over(log) == 4, "the other kinds of death count as before"
+
+
 def test_one_segment_that_was_no_suspect_before_has_lost_one() -> None:
     log = lost(running(), "a", (0, 7, 7), id="ab")
     assert counts(log) == {KEY: 1}
@@ -103,7 +115,9 @@ def test_what_is_known_is_bounded_and_the_newest_stays() -> None:
     log = running()
     for number in range(report_loss.COUNTED_MAX + 10):
         lost(log, f"{number}", (0, 2 * number, 2 * number), id=f"{number:x}")
-    assert len(counts(log)) == report_loss.COUNTED_MAX
+    assert report_loss.SUSPECT_RUNS_MAX <= len(counts(log)) <= report_loss.COUNTED_MAX
+    newest = 2 * (report_loss.COUNTED_MAX + 9)
+    assert report_loss.key_of("parse", 0, newest, f"{newest // 2:x}") in counts(log)
     runs = log.new.run("j").suspects_of("parse")
     assert len(runs) == report_loss.SUSPECT_RUNS_MAX
     last = 2 * (report_loss.COUNTED_MAX + 9)

@@ -22,6 +22,7 @@ KILLED = Death(
     498 * MIB,
     512 * MIB,
     "in apply of eat",
+    (JOB, JobId("innocent")),
     (JOB,),
 )
 CRASHED = Death("pod-1", 0, NOW_MS - 1_000, DeathCause.SIGNAL, "SIGSEGV", 40 * MIB)
@@ -44,6 +45,16 @@ def test_deaths_are_told_by_cause_with_the_last_one() -> None:
 )
 def test_the_reason_is_want_of_memory_if_any_was(deaths: list[Death], expected: str) -> None:
     assert reason(deaths) == expected
+
+
+def test_want_of_memory_is_the_reason_of_those_alone_who_may_have_caused_it() -> None:
+    neighbour = JobId("innocent")
+    assert reason([KILLED], JOB) == "OutOfMemory"
+    assert reason([KILLED], neighbour) == "WorkersDie"
+    assert reason([replace(KILLED, blamed=())], neighbour) == "OutOfMemory", "nobody knows"
+    assert "in apply of eat" in sentence([KILLED], neighbour)
+    assert "more memory" not in sentence([KILLED], neighbour)
+    assert "more memory" in sentence([KILLED], JOB)
 
 
 def test_a_job_is_concerned_by_recent_deaths_that_may_be_its_own() -> None:

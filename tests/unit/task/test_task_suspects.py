@@ -120,6 +120,14 @@ def test_suspects_are_worked_on_one_by_one_behind_the_others(job: Callable[..., 
     assert [segment["n"] for segment in bench.written("write")].count(7) == 1
 
 
+def test_those_that_have_ended_a_process_alone_come_last(job: Callable[..., Job]) -> None:
+    bench = job()
+    bench.lost("a", 6, 8)
+    bench.lost("b", 6, 6, bench.id_of(6))
+    bench.settle()
+    assert [batch for batch in bench.batches if len(batch) == 1] == [[7], [8], [6]]
+
+
 def test_losses_of_another_task_or_partition_change_nothing(job: Callable[..., Job]) -> None:
     bench = job()
     bench.lost("a", 6, 8, task="write")

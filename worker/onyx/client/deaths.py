@@ -37,7 +37,7 @@ def read_deaths(log: LogReader) -> list[Death]:
 
 def words_of(deaths: Sequence[Death], job: JobId, now_ms: int) -> str:
     """The deaths of the last minutes that may have to do with a job; empty if there are none."""
-    return sentence(concerning(deaths, job, now_ms))
+    return sentence(concerning(deaths, job, now_ms), job)
 
 
 def report_death(log: LogReader, death: Death) -> None:

@@ -5,7 +5,8 @@ A death by SIGKILL is one for want of memory if the kernel has counted such a ki
 for which there is no other death yet. A kill that nobody of ours has died of, some time later, was
 of another process of the container, mostly a JVM of Spark's.
 
-Deaths for want of memory in quick succession end the supervisor. What has too little memory goes on
+Deaths for want of memory in quick succession end the supervisor, but for those over one segment,
+which is not tried for ever. What has too little memory goes on
 having too little; as long as the supervisor starts it again, its container looks healthy. With the
 end of the container there are restarts, the reason OOMKilled, back-off and alerts.
 
@@ -22,11 +23,13 @@ Rejected: the session of the dead process, taken over to hold the replay back. W
 for that can as well write the entry in time.
 
 **Segments.** The flight recorder of a process says what it was doing. A process that others have
-ended (SIGKILL, SIGTERM, out of memory) says nothing, and neither does one that has ended in an
-orderly way. All other ends are its own: an exit code, or a signal that a process brings about
-itself. Then whoever was in user code is to blame: one task with one segment for certain, several
-only perhaps; tasks of one job over no segments are all its own. Segments without positions
-(at-most-once) do not come again, so they are named in the log and no more.
+ended (SIGTERM) says nothing, and neither does one that has ended in an orderly way. Other ends are
+its own: an exit code, or a signal that a process brings about itself. Then whoever was in user code
+is to blame: one task with one segment for certain, several only perhaps; tasks of one job over no
+segments are all its own. SIGKILL is in between: the kernel sends it for want of memory, mostly to
+the guilty one, and others may have sent it. It is reported as a kill (`ReportLoss.killed`), over
+no segments only if the kernel has counted it. Segments without positions (at-most-once) do not come
+again, so they are named in the log and no more.
 """
 
 from __future__ import annotations
@@ -91,18 +94,19 @@ class ExitExaminer:
         itself is left to the next one to report as well, which is there as long as nobody has heard
         of it."""
         inside, orderly = child.recorder.deaths(), child.recorder.orderly() == code
-        own = by_itself(code, child.recorder)
+        own, killed = by_itself(code, child.recorder), code == -signal.SIGKILL
         child.recorder.clear()
-        words = described(inside)
         jobs = child.recorder.jobs()
-        death = self._deaths.died(child.number, code, memory_bytes, words, jobs)
+        death = self._deaths.died(child.number, code, memory_bytes, inside, jobs)
         if not orderly:
             self._reporter.announce(death)
-        if own and inside:
-            lost = reports(inside, lived_s)
+        if killed and death.cause is not DeathCause.MEMORY:
+            inside = [each for each in inside if each.over_segments]
+        if (own or killed) and inside:
+            lost = reports(inside, lived_s, killed)
             hand_over(child.recorder, lost)
             self._reporter.publish(lost)
-        where = f" inside user code: {words}" if inside and not orderly else ""
+        where = f" inside user code: {death.inside}" if death.inside and not orderly else ""
         return f"{self._deaths.explained(death)}{where}"
 
 
@@ -127,14 +131,14 @@ class DeathWatch:
         self._unexplained: deque[float] = deque()
         """When kills were seen that no process of ours has died of yet."""
         self._ours: deque[float] = deque()
-        """When processes of ours have died of such."""
+        """When processes of ours have died of such, over more than one segment."""
 
     def died(
         self,
         process: int,
         code: int,
         memory_bytes: int,
-        inside: str = "",
+        inside: Sequence[Inside] = (),
         jobs: Sequence[JobId] = (),
     ) -> Death:
         """A process of ours has died.
@@ -143,16 +147,24 @@ class DeathWatch:
             process: its number.
             code: its exit code, negative for a signal.
             memory_bytes: most memory that it held.
-            inside: which user code was running, in words.
+            inside: which user code was running.
             jobs: whose user code it has run.
         """
         self._look()
         cause = DeathCause.EXIT if code >= 0 else DeathCause.SIGNAL
         if code == -signal.SIGKILL and self._unexplained:
             self._unexplained.popleft()
-            self._ours.append(self._clock.monotonic_s())
+            if not _is_certain(inside):
+                self._ours.append(self._clock.monotonic_s())
             cause = DeathCause.MEMORY
-        return self._death(process, cause, how(code), memory_bytes, inside, tuple(jobs))
+        words, blamed = described(inside), tuple(dict.fromkeys(each.job for each in inside))
+        return msgspec.structs.replace(
+            self._death(process, cause, how(code)),
+            memory_bytes=memory_bytes,
+            inside=words,
+            jobs=tuple(jobs),
+            blamed=blamed,
+        )
 
     def others(self) -> list[Death]:
         """Deaths for want of memory in the container that were of none of our processes."""
@@ -189,18 +201,9 @@ class DeathWatch:
         where = f"this container{limit}" if self._kills.of_container else "this machine"
         return f"{death.how}: the kernel killed it because {where} was out of memory ({held})"
 
-    def _death(
-        self,
-        process: int,
-        cause: DeathCause,
-        by: str,
-        memory_bytes: int = 0,
-        inside: str = "",
-        jobs: tuple[JobId, ...] = (),
-    ) -> Death:
+    def _death(self, process: int, cause: DeathCause, by: str) -> Death:
         limit = self._kills.limit_bytes() or 0
-        at_ms = self._clock.wall_ms()
-        return Death(self._host, process, at_ms, cause, by, memory_bytes, limit, inside, jobs)
+        return Death(self._host, process, self._clock.wall_ms(), cause, by, limit_bytes=limit)
 
     def _look(self) -> None:
         count = self._kills.count()
@@ -311,7 +314,12 @@ def by_itself(code: int, recorder: Recorder) -> bool:
     return recorder.orderly() != code
 
 
-def reports(deaths: Sequence[Inside], lived_s: float) -> list[ReportLoss]:
+def _is_certain(deaths: Sequence[Inside]) -> bool:
+    """Whether the process has died over one segment, and nobody else was in user code."""
+    return len(deaths) == 1 and len(deaths[0].roots) == 1
+
+
+def reports(deaths: Sequence[Inside], lived_s: float, killed: bool = False) -> list[ReportLoss]:
     """What to report of user code that was running at one death."""
     made = []
     over_nothing = not any(each.over_segments for each in deaths)
@@ -320,15 +328,15 @@ def reports(deaths: Sequence[Inside], lived_s: float) -> list[ReportLoss]:
         named = _positions(each.roots)
         if not named and not of_one_job:
             continue
-        certain = len(deaths) == 1 and len(each.roots) == 1
         made.append(
             ReportLoss(
                 job=JobId(each.job),
                 task=TaskName(each.task),
                 loss=secrets.token_hex(8),
                 runs=tuple(named),
-                id=f"{each.id:x}" if certain else "",
+                id=f"{each.id:x}" if _is_certain(deaths) else "",
                 afresh=lived_s >= LIVED_LONG_S,
+                killed=killed,
             )
         )
     return made

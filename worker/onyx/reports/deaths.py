@@ -52,6 +52,8 @@ class Death(msgspec.Struct, frozen=True):
     """Which user code was running, in words."""
     jobs: tuple[JobId, ...] = ()
     """The jobs whose user code it has run; empty when that is not known."""
+    blamed: tuple[JobId, ...] = ()
+    """The ones among them in whose user code it died; empty when that is not known."""
 
 
 def is_recent(death: Death, now_ms: int) -> bool:
@@ -68,8 +70,9 @@ def concerning(deaths: Sequence[Death], job: JobId, now_ms: int) -> list[Death]:
     return sorted(found, key=lambda each: each.at_ms)
 
 
-def sentence(deaths: Sequence[Death]) -> str:
-    """What is shown of these deaths, in the order of time; empty when there are none."""
+def sentence(deaths: Sequence[Death], job: JobId | None = None) -> str:
+    """What is shown of these deaths, in the order of time, of a job or for the whole cluster; empty
+    when there are none."""
     if not deaths:
         return ""
     last = deaths[-1]
@@ -81,7 +84,7 @@ def sentence(deaths: Sequence[Death]) -> str:
         f"worker processes die: {shown} in the last {SHOWN_S / 60:.0f} minutes, the last one at "
         f"{instant(last.at_ms)} ({where}{memory_words(last)}{inside})"
     )
-    if any(each.cause is DeathCause.MEMORY for each in deaths):
+    if _lacks_memory(deaths, job):
         found += (
             "; give workers more memory (in an OnyxCluster resources.limits.memory), fewer peers, "
             "or their tasks a smaller batchSize"
@@ -89,10 +92,18 @@ def sentence(deaths: Sequence[Death]) -> str:
     return found
 
 
-def reason(deaths: Sequence[Death]) -> str:
-    """Why processes have died, in one word for conditions and events."""
-    by_memory = any(each.cause is DeathCause.MEMORY for each in deaths)
-    return "OutOfMemory" if by_memory else "WorkersDie"
+def reason(deaths: Sequence[Death], job: JobId | None = None) -> str:
+    """Why processes have died, in one word for conditions and events: of a job or of the whole
+    cluster."""
+    return "OutOfMemory" if _lacks_memory(deaths, job) else "WorkersDie"
+
+
+def _lacks_memory(deaths: Sequence[Death], job: JobId | None) -> bool:
+    """Whether one was for want of memory, and not known to be the doing of other jobs."""
+    return any(
+        each.cause is DeathCause.MEMORY and (job is None or not each.blamed or job in each.blamed)
+        for each in deaths
+    )
 
 
 def memory_words(death: Death) -> str:

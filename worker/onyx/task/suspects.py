@@ -1,11 +1,13 @@
 """Segments over which worker processes have died are worked on one by one, and not for ever.
 
 A batch that has some of them is taken apart: first all others, then each suspect as a batch of its
-own, alone in the user code of its process. Whatever runs over a batch (functions, conditions,
-windows, outputs) is covered by that, and another death is of one segment. A batch that is larger
-than the task wants, or than can be recorded, comes in pieces as well. A suspect that has lost too
-many processes is not tried any more: it has failed, with `PoisonSegment`, as if the function had
-raised that, and what becomes of it is decided where it is for every failure.
+own, alone in the user code of its process, and last those over which one has died: others pass
+before it does again, and who kills processes from outside meets another one each time. Whatever
+runs over a batch (functions, conditions, windows, outputs) is covered by that, and another death is
+of one segment. A batch that is larger than the task wants, or than can be recorded, comes in pieces
+as well. A suspect that has lost too many processes is not tried any more: it has failed, with
+`PoisonSegment`, as if the function had raised that, and what becomes of it is decided where it is
+for every failure.
 
 Control items that came with the batch stay behind its last piece. Without ids (at-most-once)
 nothing is taken apart: a batch whose process dies is lost and does not come again.
@@ -47,6 +49,7 @@ def isolate(assignment: Assignment, work: Work, segments_max: int) -> bool:
     split = [_split(batch, runs, min(segments_max, ROOTS_MAX)) for batch in batches]
     together = [each for its, _ in split for each in its]
     alone = [each for _, its in split for each in its]
+    alone.sort(key=lambda each: _deaths_alone(assignment, each))
     if not alone and len(together) == 1:
         return False
     pieces = work.pieces
@@ -113,12 +116,9 @@ def next_piece(assignment: Assignment, work: Work) -> bool:
 
 def _poison(assignment: Assignment, batch: Batch) -> PoisonSegment | None:
     """Why a suspect is not tried any more; None if it is."""
-    assert batch.roots is not None
-    assert batch.ids is not None
     replica, job, task = assignment.services.replica(), assignment.job_id, assignment.task
-    root = array_of(batch.roots[:1])
-    partition, position = int(partitions_of(root)[0]), int(positions_of(root)[0])
-    id, most = f"{int(batch.ids[0]):x}", assignment.services.settings.task.losses_max
+    partition, position, id = _place(batch)
+    most = assignment.services.settings.task.losses_max
     count = report_loss.over_segment(replica, job, task, partition, position, id)
     if count < most:
         return None
@@ -132,6 +132,20 @@ def _poison(assignment: Assignment, batch: Batch) -> PoisonSegment | None:
         detail = f"{error}; handling its failure has ended the process as well"
         raise Failure(Phase.ROUTE.value, error, detail)
     return error
+
+
+def _place(batch: Batch) -> tuple[int, int, str]:
+    """Partition and position of the input segment that one segment comes from, and its id."""
+    assert batch.roots is not None
+    assert batch.ids is not None
+    root = array_of(batch.roots[:1])
+    return int(partitions_of(root)[0]), int(positions_of(root)[0]), f"{int(batch.ids[0]):x}"
+
+
+def _deaths_alone(assignment: Assignment, batch: Batch) -> int:
+    """How many processes have died over one segment with nothing beside it."""
+    key = report_loss.key_of(assignment.task, *_place(batch))
+    return assignment.latest_run().losses.get(key, 0)
 
 
 def check_task(assignment: Assignment) -> None:

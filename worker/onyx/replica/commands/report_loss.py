@@ -7,8 +7,11 @@ decided by those who get the segments: a limit is a setting, and no entry of the
 A process that dies inside user code puts the segments of its batch under suspicion; who gets one of
 them works on it alone. So the next death is of one segment. That one is guilty, and then all deaths
 count against it, those over batches that it was in as well. A segment that was in such batches and
-has never been alone in a death is innocent, however many there were. What a death outside user
-code, or a kill from outside, concerns is never here.
+has never been alone in a death is innocent, however many there were.
+
+A process that was killed may be a victim: the kernel, when memory is short, ends whoever has most
+of it. So its batch is under suspicion and no more, and only kills over a segment alone count
+against that one. What a death outside user code concerns is never here.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ class ReportLoss(Command, frozen=True):
     afresh: bool = False
     """The process had lived for long: what its task had lost before does not count. Segments have
     no such luck, nobody dies over the same one by chance."""
+    killed: bool = False
+    """By SIGKILL, which code seldom sends to itself: over several segments it counts for none."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change for a report that was counted, and for a job that does not run."""
@@ -72,19 +77,19 @@ class ReportLoss(Command, frozen=True):
             key = key_of(self.task, partition, at, self.id)
             before = counts.get(key, 0)
         if key not in counts and len(counts) >= COUNTED_MAX:
-            return counts
-        return counts.set(key, before + 1)
+            counts = Map({each: counts[each] for each in counts if _is_remembered(each, run)})
+        return counts if len(counts) >= COUNTED_MAX else counts.set(key, before + 1)
 
     def _suspect(self, run: JobRun) -> Map[TaskName, tuple[SuspectRun, ...]]:
         known = run.suspects.get(self.task, ())
-        runs = with_suspects(known, self.runs, alone=bool(self.id))
+        runs = with_suspects(known, self.runs, counted=not self.id and not self.killed)
         return run.suspects if runs == known else run.suspects.set(self.task, runs)
 
 
 SUSPECT_RUNS_MAX = 256
 """Runs of suspects of one task; the newest stay."""
 COUNTED_MAX = 1_000
-"""Losses counted of one job; those beyond are not counted any more."""
+"""Losses counted of one job; for those beyond, segments are forgotten that are no suspects now."""
 REPORTS_KEPT_MAX = 64
 """Reports kept of one job, to know one that comes again."""
 
@@ -115,17 +120,27 @@ def over_segment(
     )
 
 
+def _is_remembered(key: str, run: JobRun) -> bool:
+    """Whether losses are those of a task over no segment, or of a segment under suspicion."""
+    place, _, rest = key.partition(" ")
+    if not rest:
+        return True
+    partition, _, position = place.partition(":")
+    single = (int(partition), int(position), int(position))
+    return any(each[:3] == single for each in run.suspects_of(TaskName(rest.split(" ")[1])))
+
+
 def with_suspects(
-    known: Sequence[SuspectRun], found: Sequence[SuspectRun], alone: bool
+    known: Sequence[SuspectRun], found: Sequence[SuspectRun], counted: bool
 ) -> tuple[SuspectRun, ...]:
     """The runs of suspects after another death, the newest at most `SUSPECT_RUNS_MAX`.
 
     Args:
         found: runs that were in user code, without deaths.
-        alone: it was one segment and nothing else, which is counted by itself.
+        counted: whether it counts against these. A segment that was alone is counted by itself.
     """
     deaths = {run[:3]: run[3] for run in known}
     for run in found:
-        deaths[tuple(run)] = deaths.get(tuple(run), 0) + (not alone)
+        deaths[tuple(run)] = deaths.get(tuple(run), 0) + counted
     assert all(count >= 0 for count in deaths.values()), "nobody comes back to life"
     return tuple((*run, count) for run, count in deaths.items())[-SUSPECT_RUNS_MAX:]
