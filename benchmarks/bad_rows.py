@@ -1,8 +1,8 @@
 """What a few bad rows cost in columns: `python -m benchmarks.bad_rows`
 
 CPU of the same records with 1 in 250 bad to that with none: of reading CSV and JSON Lines, where a
-bad record is too short, or holds text where a number should be; and of a whole job, in which a
-condition sends bad records to an output of their own. Both kinds alternate, so that a busy machine
+bad record is too short, or holds text where a number should be; and of a whole job, in which bad
+records are dead letters. Both kinds alternate, so that a busy machine
 disturbs both. CPU of dicts is shown beside it.
 """
 

@@ -202,7 +202,7 @@ def test_a_stream_that_is_not_there_ends_the_job(nats_server: NatsServer) -> Non
 def test_a_bad_message_ends_the_job_and_stays_in_the_stream(stream: Stream) -> None:
     stream.add(b"{nonsense")
     owner = stream.owner()
-    with pytest.raises(UserError, match=r"message 1: no json .*onBadRecord: segment"):
+    with pytest.raises(UserError, match=r"message 1: no json .*onBadRecord: deadLetter"):
         owner.read(1)
     assert stream.pending() == 1
 

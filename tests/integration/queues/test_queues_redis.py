@@ -230,7 +230,7 @@ def test_a_group_that_is_gone_is_made_behind_the_last_entry(stream: Stream) -> N
 def test_a_bad_entry_ends_the_job_and_stays_in_the_stream(stream: Stream) -> None:
     (id,) = stream.add(b"{nonsense")
     owner = stream.owner()
-    with pytest.raises(UserError, match=rf"message {id}: no json .*onBadRecord: segment"):
+    with pytest.raises(UserError, match=rf"message {id}: no json .*onBadRecord: deadLetter"):
         owner.read(1)
     assert stream.pending() == 1
 

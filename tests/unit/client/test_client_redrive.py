@@ -28,6 +28,7 @@ from onyx.client.redrive.marks import Claim, Known, RedriveMarks, packed
 from onyx.client.redrive.redrive import Limits, Redrive, RedriveSummary, Target
 from onyx.errors import OnyxError, StateError, Unavailable, UserError
 from onyx.flow.dead_letters import dead_letter, described
+from onyx.flow.segment import UndecodedRecord
 from onyx.ledger.outcomes import Outcomes
 from onyx.requests.request import Answer, Commit, Status
 
@@ -72,6 +73,18 @@ def test_all_letters_of_a_task_go_in_once(bad: Path) -> None:
     again = redrive(bad).run(cluster)
     assert (again.redriven, again.left) == (0, {"redriven before": 6})
     assert cluster.numbers == [0, 1, 2, 3, 4, 5]
+
+
+def test_records_that_were_never_segments_go_in_only_where_somebody_names_the_input(
+    tmp_path: Path,
+) -> None:
+    error = described(UndecodedRecord("no JSON"), "")
+    record = dead_letter("old", "work", {"_error": "no", "_raw": "{"}, error, 1, 0, "1")
+    folder, cluster = write(tmp_path / "bad", letter(0), record).parent, FakeCluster()
+    summary = redrive(folder).run(cluster)
+    assert summary.redriven == 1
+    assert [why[:35] for why in summary.left] == ["of records that were never segments"]
+    assert redrive(folder, undecoded=True).run(cluster).redriven == 1
 
 
 @pytest.mark.parametrize("call", range(1, 9))

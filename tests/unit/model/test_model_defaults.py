@@ -64,9 +64,59 @@ spec:
 """
 
 
+LETTERED = """
+spec:
+  catalog:
+    - {name: read, plugin: files, options: {path: people.csv, onBadRecord: deadLetter}}
+    - {name: age, fn: "ages:age", deadLetter: dead-letters}
+    - {name: write, plugin: files, options: {path: "s3://lake/out/"}}
+"""
+LETTERED_IN_FULL = """
+metadata: {name: ages}
+spec:
+  workflow: [[read, age], [age, write], [read, dead-letters], [age, dead-letters]]
+  catalog:
+    - {name: read, type: input, plugin: files, options: {path: people.csv, onBadRecord: deadLetter},
+       deadLetter: dead-letters}
+    - {name: age, type: function, fn: "ages:age", deadLetter: dead-letters}
+    - {name: write, type: output, plugin: files, options: {path: "s3://lake/out/"}}
+    - {name: dead-letters, type: output, plugin: files, maxPeers: 1,
+       options: {path: "s3://lake/out-dead-letters"}}
+"""
+LETTERED_AS_OTHERS = LETTERED.replace("dead-letters", "bad") + (
+    '    - {name: bad, plugin: kafka, options: {topic: bad, bootstrapServers: "k:9092"}}\n'
+)
+
+
+def test_bad_records_go_where_the_only_dead_letters_of_the_job_go() -> None:
+    job = parse_manifest(LETTERED_AS_OTHERS, "ages.yaml")
+    assert [entry.name for entry in job.catalog] == ["read", "age", "write", "bad"]
+    assert job.entry("read").dead_letter == "bad"
+    assert ("read", "bad") in job.workflow
+
+
+def test_one_key_gives_bad_records_a_place_beside_what_the_job_writes() -> None:
+    job = parse_manifest(LETTERED.replace(", deadLetter: dead-letters", ""), "ages.yaml")
+    assert job.entry("read").dead_letter == "dead-letters"
+    assert job.entry("dead-letters").options["path"] == "s3://lake/out-dead-letters"
+    assert parse_manifest(as_yaml(to_mapping(job))) == job
+
+
+@pytest.mark.parametrize("path", ["s3://lake", "s3://lake/", ".", "..", "out/..", "/"])
+def test_a_place_with_nothing_beside_it_is_said(path: str) -> None:
+    with pytest.raises(ManifestError, match="writes no folder beside which") as raised:
+        parse_manifest(LETTERED.replace("s3://lake/out/", path), "ages.yaml")
+    assert "spec.catalog[0].deadLetter: is missing" in str(raised.value)
+    assert "spec.catalog[1].deadLetter: is not in the catalog" in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("name", "short", "full"),
-    [("ages", STRAIGHT, STRAIGHT_IN_FULL), ("orders", WINDOWED, WINDOWED_IN_FULL)],
+    [
+        ("ages", STRAIGHT, STRAIGHT_IN_FULL),
+        ("orders", WINDOWED, WINDOWED_IN_FULL),
+        ("ages", LETTERED, LETTERED_IN_FULL),
+    ],
 )
 def test_what_is_left_out_is_filled_in(name: str, short: str, full: str) -> None:
     job = parse_manifest(short, f"jobs/{name}.yaml")

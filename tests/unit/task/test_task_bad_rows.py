@@ -3,6 +3,7 @@ function over columns calls failed. Only they fail, where they are made, and not
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,75 @@ def test_a_parquet_row_that_is_no_text_is_a_bad_record(tmp_path, batch_format):
     (bad,) = [each for each in kept if each.get("_error")]
     assert "UTF-8" in bad["_error"]
     assert "'n': '11'" in bad["_raw"]
+
+
+# --- records that cannot be decoded --------------------------------------------------------------
+
+LETTERED = {"onBadRecord": "deadLetter"}
+BROKEN = {
+    "jsonl": ('{"n":%s}', "{", "not a JSON object"),
+    "csv": ("%s", "1,2", "2 fields"),
+}
+
+
+def records(tmp_path: Path, form: str, bad: tuple[int, ...], count: int = 20) -> str:
+    """Records 0 to 19, of which some cannot be decoded."""
+    good, broken, _ = BROKEN[form]
+    lines = [broken if n in bad else good % n for n in range(count)]
+    path = tmp_path / f"rows.{form}"
+    path.write_text("".join(f"{line}\n" for line in (["n"] if form == "csv" else []) + lines))
+    return str(path)
+
+
+@pytest.mark.parametrize("batch_format", ["arrow", "dicts"])
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+@pytest.mark.parametrize(
+    "bad", [(), (0,), (3, 9, 19), tuple(range(20))], ids=["none", "first", "some", "all"]
+)
+def test_a_record_that_cannot_be_decoded_is_a_dead_letter_by_one_key(
+    tmp_path, bad, form, batch_format
+):
+    path = records(tmp_path, form, bad)
+    options = {"path": path, "recordNumber": "row", **LETTERED}
+    if form == "csv":
+        options["types"] = {"n": "int"}
+    bench = run(job({"batchFormat": batch_format, "options": options}, dead=True))
+    assert (bench.exceptions, bench.completed) == ([], True)
+    assert numbers(bench) == [n for n in range(20) if n not in bad]
+    found = {each["segment"]["row"]: each for each in bench.written("bad")}
+    assert sorted(found) == list(bad)
+    for row, letter in found.items():
+        assert letter["segment"]["_raw"].strip() == BROKEN[form][1]
+        assert letter["origin"] == {"input": "read", "partition": 0, "position": row}
+        assert letter["error"]["type"] == "UndecodedRecord"
+        assert f"'read': {path}: record {row} (counted from 0): " in letter["error"]["message"]
+        assert BROKEN[form][2] in letter["error"]["message"]
+
+
+def test_a_bad_record_has_no_time_and_needs_no_column_of_the_schema(tmp_path):
+    path = records(tmp_path, "jsonl", (0, 7))
+    schema = {"n": "int64"}
+    read = {"options": {"path": path, **LETTERED}, "schema": schema, "watermarkKey": "n", **ARROW}
+    bench = run(job(read, dead=True))
+    assert (bench.exceptions, bench.completed) == ([], True)
+    assert numbers(bench) == [n for n in range(20) if n not in (0, 7)]
+    assert [each["error"]["type"] for each in bench.written("bad")] == ["UndecodedRecord"] * 2
+
+
+@pytest.mark.parametrize("batch_format", ["arrow", "dicts"])
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_bad_records_of_another_job_are_bad_here_in_both_formats(tmp_path, form, batch_format):
+    path = tmp_path / f"rows.{form}"
+    rows = [{"n": n, "_error": "x" if n == 4 else None, "_raw": "{"} for n in range(9)]
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    read = {"batchFormat": batch_format, "options": {"path": str(path), **LETTERED}}
+    bench = run(job(read, dead=True))
+    assert bench.completed
+    assert numbers(bench) == [n for n in range(9) if n != 4]
+    assert [each["segment"]["n"] for each in bench.written("bad")] == [4]
 
 
 # --- event times ----------------------------------------------------------------------------------

@@ -33,3 +33,16 @@ class JoinRefusal(Refusal):
 
 class BadRecord(Refusal):
     """What an input has read is no segment of its job: the message names where it was read."""
+
+
+class UndecodedRecord(BadRecord):
+    """A record that an input could not decode (`onBadRecord: deadLetter`)."""
+
+
+ERROR, RAW = "_error", "_raw"
+"""Keys of a segment in the place of a record that could not be decoded: why, and the record."""
+
+
+def stands_in(segment: Segment) -> bool:
+    """Whether a segment is in the place of a record that could not be decoded."""
+    return segment.get(ERROR) is not None and segment.get(RAW) is not None

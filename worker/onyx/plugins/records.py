@@ -15,7 +15,7 @@ from typing import Protocol
 from onyx.codec.refusals import refusal
 from onyx.errors import UserError
 from onyx.flow.batch import Read
-from onyx.flow.segment import Segment
+from onyx.flow.segment import ERROR, RAW, Segment
 
 BOM = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8, at the start of some files; not part of the first record."""
@@ -71,11 +71,11 @@ class BadRecords:
         if self._keep:
             self.kept += 1
             self.reason = reason
-            return {"_error": reason, "_raw": text[:RAW_CHARACTERS_MAX]}
+            return {ERROR: reason, RAW: text[:RAW_CHARACTERS_MAX]}
         raise UserError(
             f"{self._where}: {self._which.format(position)}: {reason}: "
-            f"{text[:QUOTED_CHARACTERS_MAX]!r}; mend the {self._mend}, or set onBadRecord: segment "
-            "and route segments that have _error by a flow condition"
+            f"{text[:QUOTED_CHARACTERS_MAX]!r}; mend the {self._mend}, or set onBadRecord: "
+            "deadLetter to go on without such records"
         )
 
 

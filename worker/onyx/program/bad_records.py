@@ -1,11 +1,15 @@
-"""Which of the segments that an input has read are none of its job: they cannot travel to another
-task, have other types than all the others, which are columns, or have no event time although the
-input assigns watermarks.
+"""Which of the segments that an input has read are none of its job: they stand for records that it
+could not decode (`onBadRecord: deadLetter`), cannot travel to another task, have other types than
+all the others, which are columns, or have no event time although the input assigns watermarks.
 
 They are looked for where they are read, before anything else sees them: a watermark must not rise
 by a moment that no segment can have, and no function should get text that is not UTF-8. What
 becomes of them is decided where it is for every segment that fails (`phases.route`), so the batch
 carries them (`Batch.bad`). The same record is bad each time that it is read.
+
+A record that could not be decoded is known by its two keys, because it may have been in a journal
+meanwhile, which keeps nothing but segments. So one that itself has both is bad too, in dicts and in
+columns; such records come from an `onBadRecord: segment` of another job.
 """
 
 from __future__ import annotations
@@ -19,8 +23,17 @@ import pyarrow as pa
 
 from onyx.codec.refusals import refused_rows
 from onyx.flow.batch import Indices, Read, Segment, Segments, format_of, pieces_of, take
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns, misfit
-from onyx.flow.segment import BadRecord, SegmentFailure
+from onyx.flow.segment import (
+    ERROR,
+    RAW,
+    BadRecord,
+    SegmentFailure,
+    UndecodedRecord,
+    stands_in,
+)
+from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.program.event_times import SourceTimes, Times
 
@@ -32,9 +45,10 @@ Where = Callable[[int], str]
 class BadRecordFinder:
     """Finds the bad records of one input task."""
 
-    def __init__(self, task: str, plugin: Input, times: SourceTimes | None) -> None:
+    def __init__(self, entry: CatalogEntry, plugin: Input, times: SourceTimes | None) -> None:
         """`times`: takes notice of event times; None where nobody needs them."""
-        self._task = task
+        self._task = entry.name
+        self._undecoded = entry.bad_records_are_letters
         self._plugin = plugin
         self._times = times
         self.timed = False
@@ -73,14 +87,27 @@ class BadRecordFinder:
     def _among_dicts(self, segments: list[Segment]) -> list[SegmentFailure]:
         """Dicts that cannot travel are found when they leave the task."""
         types = self._plugin.column_types()
-        return _misfits(segments, types) if types else []
+        found = _misfits(segments, types) if types else []
+        if not self._undecoded:
+            return found
+        stand_ins = ((row, each) for row, each in enumerate(segments) if stands_in(each))
+        undecoded = {row: UndecodedRecord(each[ERROR]) for row, each in stand_ins}
+        return sorted((dict(found) | undecoded).items())
 
     def _among_rows(self, columns: Columns) -> list[SegmentFailure]:
-        return [] if self._plugin.examined else refused_rows(columns)
+        found = [] if self._plugin.examined else refused_rows(columns)
+        if not (self._undecoded and columns.has(ERROR) and columns.has(RAW)):
+            return found
+        reasons, records = columns.column(ERROR), columns.column(RAW)
+        both = pc.and_(reasons.is_valid(), records.is_valid()).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(both).tolist()
+        undecoded = {row: UndecodedRecord(str(reasons[row])) for row in rows}
+        return sorted((dict(found) | undecoded).items())
 
     def _bad(self, failure: SegmentFailure, where: Where) -> SegmentFailure:
         index, error = failure
-        bad = BadRecord(f"task {self._task!r}: {where(index)}: {error}")
+        kind = UndecodedRecord if isinstance(error, UndecodedRecord) else BadRecord
+        bad = kind(f"task {self._task!r}: {where(index)}: {error}")
         bad.__cause__ = error
         return index, bad
 

@@ -11,7 +11,7 @@ themselves.
 
 A segment that has no time where it should has failed, like one for which a function raises: what
 becomes of it is decided where it is for all failures. A segment in the place of a record that could
-not be decoded (`onBadRecord: segment`) has no time, and nothing else is wrong with it here.
+not be decoded (`onBadRecord`) has no time, and nothing else is wrong with it here.
 
 Only segments that are read for the first time count for the watermark: what is read again cannot
 lower it, and must not raise it before its time. After a re-allocation all that was in flight is
@@ -41,7 +41,7 @@ from onyx.flow.columns.moments import is_within
 from onyx.flow.columns.record_batch import Columns, shown_dicts
 from onyx.flow.dead_letters import repr_of
 from onyx.flow.instants import milliseconds, since_epoch
-from onyx.flow.segment import SegmentFailure
+from onyx.flow.segment import SegmentFailure, stands_in
 from onyx.model.job import CatalogEntry
 from onyx.program.failure import code_line
 from onyx.windows.units import standard
@@ -191,7 +191,7 @@ class SegmentTimes:
             try:
                 time = self._one(segment)
             except UserError as error:
-                if not _stands_in(segment):
+                if not stands_in(segment):
                     failures.append((row, error))
             else:
                 if time is not None:
@@ -232,17 +232,12 @@ class SegmentTimes:
 def _without_stand_ins(
     segments: list[Segment], failures: list[SegmentFailure]
 ) -> list[SegmentFailure]:
-    return [each for each in failures if not _stands_in(segments[each[0]])]
+    return [each for each in failures if not stands_in(segments[each[0]])]
 
 
 def _all_rows(columns: Columns, failures: list[SegmentFailure]) -> list[SegmentFailure]:
     """No row of columns is in the place of a record."""
     return failures
-
-
-def _stands_in(segment: Segment) -> bool:
-    """Whether a segment is in the place of a record that could not be decoded."""
-    return "_error" in segment and "_raw" in segment
 
 
 # --- of columns ---------------------------------------------------------------------------------

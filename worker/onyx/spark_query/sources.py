@@ -59,7 +59,7 @@ class Partition:
         assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
         needed = any(each.watermarks != "none" for each in query.plan.exchanges)
         self._times = SourceTimes(entry, query.resolve, query.clock) if assigns and needed else None
-        self._bad = BadRecordFinder(task, plugin, self._times)
+        self._bad = BadRecordFinder(entry, plugin, self._times)
         self._clock, self._idle_ms = query.clock, entry.idle_timeout
 
     @property

@@ -79,7 +79,7 @@ def _kept(
 def reads_of(entry: CatalogEntry, plugin: Input, wanted: Callable[[], bool]) -> Iterator[Columns]:
     """The rows of a table, as they are read. Raises as `load_table`."""
     schema = arrow_schema(entry)
-    bad = BadRecordFinder(entry.name, plugin, None)
+    bad = BadRecordFinder(entry, plugin, None)
     for partition in plugin.partitions():
         cursor = first_cursor(plugin, partition)
         if cursor is None:

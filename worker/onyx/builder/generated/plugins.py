@@ -54,7 +54,7 @@ class FilesInputKeywords(TypedDict, total=False):
     types: Mapping[str, Literal["int", "float", "str", "bool"]]
     hive_partitioning: bool
     start_from: str | Mapping[str, Any]
-    on_bad_record: Literal["fail", "segment"]
+    on_bad_record: Literal["fail", "deadLetter", "segment"]
     record_number: str | None
     file_name: str | None
     record_bytes_max: int
@@ -233,7 +233,7 @@ class KafkaInputKeywords(TypedDict, total=False):
     offset_field: str | None
     timestamp_field: str | None
     headers_field: str | None
-    on_bad_record: Literal["fail", "segment"]
+    on_bad_record: Literal["fail", "deadLetter", "segment"]
     consumer_group: str | None
     compacted: bool
 
@@ -291,7 +291,7 @@ class NatsInputKeywords(TypedDict, total=False):
     prefetch: int
     id_field: str | None
     timestamp_field: str | None
-    on_bad_record: Literal["fail", "segment"]
+    on_bad_record: Literal["fail", "deadLetter", "segment"]
     max_deliveries: int | None
     subjects: Sequence[str]
     durable: str | None
@@ -328,7 +328,7 @@ class RedisInputKeywords(TypedDict, total=False):
     prefetch: int
     id_field: str | None
     timestamp_field: str | None
-    on_bad_record: Literal["fail", "segment"]
+    on_bad_record: Literal["fail", "deadLetter", "segment"]
     max_deliveries: int | None
     database: int
     group: str | None

@@ -137,7 +137,7 @@ def redrive(
     """
     found = token.of(place.settings())
     times = _moment(since, "--since"), _moment(until, "--until")
-    choice = LetterChoice(task, None, error, *times, frozenset(id or ()))
+    choice = LetterChoice(task, None, error, *times, frozenset(id or ()), bool(into))
     way = _Way(letters, into, marks, Level(ack), timeout)
     with connect(found) as client:
         if history:

@@ -24,7 +24,7 @@ from onyx.codec.refusals import refusal
 from onyx.errors import SegmentError, UserError
 from onyx.flow.columns.record_batch import shown_dicts
 from onyx.flow.dead_letters import redriven
-from onyx.flow.segment import Segment
+from onyx.flow.segment import Segment, UndecodedRecord
 from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.parquet_reader import ParquetRows
 from onyx.plugins.parts.folders import SUFFIXES
@@ -246,6 +246,8 @@ class LetterChoice(msgspec.Struct, frozen=True):
     since_ms: int | None = None
     until_ms: int | None = None
     ids: frozenset[str] = frozenset()
+    undecoded: bool = False
+    """Records too that an input could not decode: segments with their text under `_raw`."""
 
     def why_not(self, letter: WrittenLetter) -> str:
         """Why a letter is left; empty if it is wanted."""
@@ -253,6 +255,8 @@ class LetterChoice(msgspec.Struct, frozen=True):
             return f"of task {letter.task[:80]}"
         if self.jobs is not None and letter.job not in self.jobs:
             return "of other jobs"
+        if not self.undecoded and letter.error.get("type") == UndecodedRecord.__name__:
+            return "of records that were never segments (--into an input with a function for them)"
         if self.ids and letter.id not in self.ids:
             return "with other ids"
         if self.error and self.error not in letter.message:

@@ -178,6 +178,9 @@ class CatalogEntry(WorkKeys, frozen=True):
         TaskName | None,
         Key(
             allowed_for=("input", "function", "reduce", "join"),
+            filled="of an input with onBadRecord: deadLetter, the task that gets other dead "
+            "letters, or else an output dead-letters beside the first folder of files that the "
+            "job writes",
             restriction="A task of the catalog; neither an input nor a task upstream of this one.",
         ),
     ] = None
@@ -323,6 +326,11 @@ class CatalogEntry(WorkKeys, frozen=True):
     is. `clock`: it goes on as the clock does, so that the last windows of a quiet stream fire."""
     doc: Annotated[str, Key(origin="onyx/doc")] = ""
     """Free text."""
+
+    @property
+    def bad_records_are_letters(self) -> bool:
+        """Whether records that an input cannot decode are dead letters."""
+        return self.options.get("onBadRecord") == "deadLetter"
 
     @property
     def is_grouped(self) -> bool:

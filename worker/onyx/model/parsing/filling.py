@@ -22,13 +22,16 @@ from onyx.model.keys.fields import section_of
 from onyx.model.keys.section import Draft
 from onyx.model.kinds import EMIT_ROWS
 from onyx.model.names import TIME_UNITS, yaml_key
+from onyx.model.plugins import keeps_parts
 from onyx.model.report import INVALID, Report, at, listed
-from onyx.model.rules.failures import add_edges, aside
+from onyx.model.rules.failures import add_edges, aside, is_lettered
 from onyx.model.rules.looking import entries, good, is_grouped, keeps_state, whole
 
 _CATALOG = section_of(CatalogEntry)
 _WORK = ("fn", "processor", "sql", "spark_stage", "spark_sql", "join")
 """Keys of which a function has one."""
+_LETTERS = "dead-letters"
+"""The task that is added for dead letters, and the end of the name of its folder."""
 _TYPES = "give input, function, output, reduce, table or join"
 
 
@@ -38,6 +41,7 @@ def fill(spec: Draft, path: str, report: Report) -> None:
     if "workflow" not in spec and whole(spec, "catalog"):
         _fill_workflow(spec, path, report)
     _fill_types_by_edges(spec, path, report)
+    _fill_dead_letters(spec, path, report)
     add_edges(spec)
     _fill_windows(spec, path, report)
     _fill_triggers(spec, path, report)
@@ -147,6 +151,46 @@ def _fill_types_by_edges(spec: Draft, path: str, report: Report) -> None:
             _refuse_type(draft, where, what, "give input or output, and remove edges", report)
         else:
             draft["type"] = INVALID  # a rule says that it is in no edge
+
+
+def _fill_dead_letters(spec: Draft, path: str, report: Report) -> None:
+    """The task that gets bad records of inputs which are to be dead letters: the one that gets
+    others, or else an output, which is also added for whoever names it."""
+    drafts = list(entries(spec, "catalog", path, "catalog"))
+    targets = {str(target) for draft, _ in drafts if (target := good(draft, "dead_letter"))}
+    for draft, where in drafts:
+        if not is_lettered(draft) or good(draft, "type") != "input" or "dead_letter" in draft:
+            continue
+        draft["dead_letter"] = next(iter(targets or {_LETTERS}))
+        if len(targets) > 1:
+            draft["dead_letter"] = INVALID
+            what = f"is missing, and the job has several: {listed(sorted(targets))}"
+            report.add(at(where, "deadLetter"), what, "name one of them")
+    named = [(draft, where) for draft, where in drafts if good(draft, "dead_letter") == _LETTERS]
+    if not named or any(good(draft, "name") == _LETTERS for draft, _ in drafts):
+        return
+    folder = _folder_beside([draft for draft, _ in drafts])
+    if folder is not None:
+        its = {"name": _LETTERS, "type": "output", "plugin": "files", "options": {"path": folder}}
+        spec["catalog"] = [*spec["catalog"], its | {"max_peers": 1}]
+        return
+    for draft, where in named:
+        draft["dead_letter"] = INVALID
+        verb = "is missing" if is_lettered(draft) else "is not in the catalog"
+        what = f"{verb}, and the job writes no folder beside which dead letters could lie"
+        add = f"{{name: {_LETTERS}, plugin: files, options: {{path: FOLDER}}}}"
+        report.add(at(where, "deadLetter"), what, f"add {add} to the catalog")
+
+
+def _folder_beside(drafts: list[Draft]) -> str | None:
+    """A folder beside the first one that a job writes; None: there is no place beside it."""
+    for draft in drafts:
+        if keeps_parts(str(good(draft, "type")), good(draft, "plugin")):
+            path = str((good(draft, "options") or {}).get("path", "")).rstrip("/")
+            whole, name = path.partition("://")[2] or path, path.rpartition("/")[2]
+            is_bucket = "://" in path and "/" not in whole
+            return None if is_bucket or name in ("", ".", "..") else f"{path}-{_LETTERS}"
+    return None
 
 
 def _set_type(draft: Draft, kind: str, path: str, report: Report) -> None:

@@ -26,6 +26,12 @@ def add_edges(spec: Draft) -> None:
             spec["workflow"] = (*edges, (name, target))
 
 
+def is_lettered(draft: Draft) -> bool:
+    """Whether records that an input cannot read are to be dead letters: an option that inputs have
+    in common."""
+    return (good(draft, "options") or {}).get("onBadRecord") == "deadLetter"
+
+
 def aside(spec: Draft) -> Iterator[tuple[str, str]]:
     """(task, target) for each task whose dead letters or late segments go to another one."""
     for draft, _ in entries(spec, "catalog", "", "catalog"):
@@ -41,6 +47,9 @@ def check_dead_letters(spec: Draft, path: str, report: Report) -> None:
     """Dead letters go to a task that is there and comes after, never round in a circle."""
     for draft, where in entries(spec, "catalog", path, "catalog"):
         name, target = good(draft, "name"), good(draft, "dead_letter")
+        if good(draft, "type") == "table" and is_lettered(draft):
+            what = "is deadLetter, which is for inputs: a table would lack rows"
+            report.add(at(at(where, "options"), "onBadRecord"), what, "leave it out")
         if name is None or target is None:
             continue
         problem = _problem((name, target), spec)

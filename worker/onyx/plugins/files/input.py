@@ -105,7 +105,7 @@ class FilesInput(Input):
             partition, options.record_number, options.file_name, self._same_in(partition)
         )
         where = f"{self._context.where}: {partition}"
-        bad = BadRecords(where, options.on_bad_record == "segment")
+        bad = BadRecords(where, options.on_bad_record != "fail")
         if self._formats.name(partition) == "parquet":
             schema = self._context.schema if self._columns is not None else None
             names = None if schema is None else schema.names

@@ -43,9 +43,9 @@ class FilesInputOptions(Options, frozen=True):
     start_from: StartFrom = "beginning"
     """Where a new job begins: `beginning`, `{position: 500}` (record 500 of each file),
     `{positions: {a.csv: 500}}`, or with the files modified since `{timeAgo: 2 hours}` or a time."""
-    on_bad_record: Literal["fail", "segment"] = "fail"
-    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the record's
-    location."""
+    on_bad_record: Literal["fail", "deadLetter", "segment"] = "fail"
+    """`fail` the job, write a `deadLetter`, or give a `segment` `{"_error": ..., "_raw": ...}` in
+    the record's place."""
     record_number: str | None = None
     """Key under which each segment gets the number of its record in the file, from 0."""
     file_name: str | None = None

@@ -150,7 +150,7 @@ class KafkaInput(Input):
         context = self._client.context
         bad = BadRecords(
             f"{context.where}: {where}",
-            self._options.on_bad_record == "segment",
+            self._options.on_bad_record != "fail",
             "the message at offset {}",
             "topic's writer",
         )

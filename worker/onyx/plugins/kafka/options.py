@@ -94,8 +94,9 @@ class KafkaInputOptions(KafkaOptions, frozen=True):
     headers_field: str | None = None
     """Key under which it gets the message's headers: a map to text, or to bytes where a value is
     not UTF-8; to a list of these where a name comes several times."""
-    on_bad_record: Literal["fail", "segment"] = "fail"
-    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the message's place."""
+    on_bad_record: Literal["fail", "deadLetter", "segment"] = "fail"
+    """`fail` the job, write a `deadLetter`, or give a `segment` `{"_error": ..., "_raw": ...}` in
+    the message's place."""
     consumer_group: Annotated[str, msgspec.Meta(min_length=1, max_length=249)] | None = None
     """Consumer group to which the job commits every few seconds how far it is, for Kafka's tools
     and autoscalers. It never reads there: nothing begins at what a group says."""

@@ -83,12 +83,12 @@ class MessageDecoder(Generic[M]):
         """
         self._form = form
         self._added = [each for each in added if each.key is not None]
-        as_segments = options.on_bad_record == "segment"
-        self._refuses = options.on_failure == "source" and not as_segments
+        kept = options.on_bad_record != "fail"
+        self._refuses = options.on_failure == "source" and not kept
         """Whether a bad message is one that has failed."""
         self._bad = BadRecords(
             f"{context.where}: {what}",
-            as_segments or self._refuses,
+            kept or self._refuses,
             "message {}",
             "message's writer",
         )

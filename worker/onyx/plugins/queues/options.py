@@ -41,9 +41,9 @@ class QueueOptions(LiveOptions, frozen=True):
     timestamp_field: str | None = None
     """Key under which it gets the time at which the server took the message, in milliseconds since
     1970."""
-    on_bad_record: Literal["fail", "segment"] = "fail"
-    """`fail` the job (with `onFailure: source`, the message), or give a `segment` `{"_error": ...,
-    "_raw": ...}` in the message's place."""
+    on_bad_record: Literal["fail", "deadLetter", "segment"] = "fail"
+    """`fail` the job (with `onFailure: source`, the message), write a `deadLetter`, or give a
+    `segment` `{"_error": ..., "_raw": ...}` in the message's place."""
     max_deliveries: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """With `onFailure: source`: how often a message is given at most, by which worker ever."""
 

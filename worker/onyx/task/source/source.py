@@ -86,7 +86,7 @@ class Source:
         self.examined: bool = plugin.examined
         """Whether the plugin gives only what can travel, and need not be looked at."""
         self._times = times
-        self._bad = BadRecordFinder(entry.name, plugin, times)
+        self._bad = BadRecordFinder(entry, plugin, times)
         self._entry = entry
         self._sizing = sizing
         self._clock = clock
