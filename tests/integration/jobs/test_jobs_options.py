@@ -78,7 +78,7 @@ def test_what_cannot_be_set_is_told_at_once(
         env.client.set_options(job, task, given)
     assert env.client.replica().run(job).options == before.run(job).options
     env.client.kill(job)
-    with pytest.raises(UserError, match=f"job {job} was killed or has failed: only a job that runs can be chang"):
+    with pytest.raises(UserError, match=f"job {job} was killed or has failed: only"):
         env.client.set_options(job, "read", {"maxPending": 5})
 
 

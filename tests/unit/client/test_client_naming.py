@@ -66,7 +66,7 @@ def test_of_a_name_the_job_that_runs_is_meant_then_the_one_that_ended_last(clien
     assert client.named("orders") == "2"
     client.kill(JobId("2"))
     assert client.named("orders") == "2"
-    with pytest.raises(UserError, match="job 2 was killed or has failed: only a job that runs can be changed"):
+    with pytest.raises(UserError, match="job 2 was killed or has failed: only a job"):
         client.set_options(client.named("orders"), "in", {"batchSize": 5})
 
 

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 from onyx.client.client import Client
 from onyx.errors import Blocked
 from onyx.log import documents
+from onyx.peer.watch import stall_watch
 from onyx.peer.watch.stall_watch import StallReports, StallWatch
 from onyx.reports.stalls import Reason, Stall, cause
 from onyx.task import machine
@@ -114,6 +116,23 @@ def test_an_output_that_has_no_room_is_reported_after_a_while_and_until_it_goes_
     assert watched.bench.completed
     assert watched.reported == []
     assert watched.metrics.found == []
+
+
+def test_nothing_stalls_while_somebody_debugs(monkeypatch):
+    watched = Watched()
+    watched.bench.start()
+    (output,) = watched.bench.outputs["write"]
+    monkeypatch.setattr(output, "write", Mock(side_effect=Blocked("no space left")))
+    watched.bench.settle()
+    monkeypatch.setattr(stall_watch, "somebody_debugs", lambda: True)
+    watched.look(10 * AFTER_S)
+    assert watched.reported == []
+    monkeypatch.undo()
+    monkeypatch.setattr(output, "write", Mock(side_effect=Blocked("no space left")))
+    watched.look(AFTER_S - 1)
+    assert watched.reported == []
+    watched.look(3)
+    assert watched.cause.task == "write"
 
 
 def test_segments_that_rest_before_a_retry_are_counted_with_the_next_try():

@@ -28,6 +28,7 @@ from onyx.model.workflow import topological_order
 from onyx.processes.supervisor import Supervisor
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
+from onyx.user_code.breakpoints import TerminalLoan
 
 SAMPLE_INTERVAL_S = 0.5
 PLAIN_INTERVAL_S = 5.0
@@ -52,6 +53,7 @@ def follow(
     ways_in: str = "",
     going: JobId | None = None,
     stays: bool = False,
+    loan: TerminalLoan | None = None,
 ) -> tuple[JobStatus, JobProgress]:
     """Submit, show progress until the end, and print what became of it.
 
@@ -59,6 +61,7 @@ def follow(
         ways_in: is printed when all workers take requests, and the job does.
         going: the job, if it was submitted before.
         stays: whether the job stays in the log, to go on, when the user interrupts it.
+        loan: of the terminal, to debuggers in workers.
     """
     console = Console(stderr=as_json)
     followed = client.submit(job).job if going is None else going
@@ -66,7 +69,7 @@ def follow(
     progress = JobProgress(job, lambda: workers.totals(followed, tasks))
     watcher = Watcher(client, job, followed)
     try:
-        running = _watch(client, workers, watcher, progress, console, timeout_s, ways_in)
+        running = _watch(client, workers, watcher, progress, console, timeout_s, ways_in, loan)
     except BaseException as error:
         if stays and isinstance(error, KeyboardInterrupt):
             print("the job stays in its log: --resume lets it go on", file=sys.stderr, flush=True)
@@ -77,7 +80,8 @@ def follow(
     progress.sample(client.completed_positions(running, job, followed))
     if status.state == "completed" and not job.loses_track:
         progress.settle()
-    _print_end(job, status, progress, console, as_json)
+    drawn = console.is_terminal and not (loan and loan.is_lent)
+    _print_end(job, status, progress, console, as_json, drawn)
     return status, progress
 
 
@@ -89,6 +93,7 @@ def _watch(
     console: Console,
     timeout_s: float | None,
     ways_in: str,
+    loan: TerminalLoan | None,
 ) -> Replica:
     """Show progress until the job has ended; the last replica in which its inputs are known."""
     job = watcher.job
@@ -108,6 +113,10 @@ def _watch(
     following = client.follow(look, failed=ended.set)
     with following, Live(console=console, auto_refresh=False, transient=False) as live:
         while not ended.wait(SAMPLE_INTERVAL_S):
+            if (failure := workers.failure) is not None:
+                raise failure
+            if loan is not None and loan.look(live.stop):
+                continue  # somebody debugs: nothing is said meanwhile, and no time passes
             waited_s += SAMPLE_INTERVAL_S
             if ways_in and is_ready(latest[0], job, workers.peers):
                 print(ways_in, end="", file=sys.stderr, flush=True)
@@ -115,12 +124,10 @@ def _watch(
             if console.is_terminal or waited_s - shown_s >= PLAIN_INTERVAL_S:
                 shown_s = waited_s
                 _show(watcher.title(latest[0], waited_s), watcher, progress, console, live)
-            if (failure := workers.failure) is not None:
-                raise failure
             if timeout_s is not None and waited_s >= timeout_s:
                 raise JobTimedOut(f"the job had not ended after {timeout_s:g} s and was killed")
         progress.sample(watcher.completed)
-        if console.is_terminal:
+        if console.is_terminal and not (loan and loan.is_lent):
             live.update(progress.table("done", average=True), refresh=True)
     return running
 
@@ -139,9 +146,10 @@ def _show(
 
 
 def _print_end(
-    job: Job, status: JobStatus, progress: JobProgress, console: Console, as_json: bool
+    job: Job, status: JobStatus, progress: JobProgress, console: Console, as_json: bool, drawn: bool
 ) -> None:
-    """Print what became of a job: JSON to standard output, text to the console."""
+    """Print what became of a job: JSON to standard output, text to the console, with the figures
+    of its tasks unless they are drawn already."""
     # A job on Spark commits its counts with its result; workers count each attempt.
     exact = job.engine == "spark" and status.state == "completed"
     outcomes = list(status.outcomes) if exact else progress.remarks()
@@ -149,7 +157,7 @@ def _print_end(
         rows = [msgspec.to_builtins(row) for row in progress.rows(average=True)]
         print(json.dumps({**msgspec.to_builtins(status), "tasks": rows, "outcomes": outcomes}))
     else:
-        if not console.is_terminal:
+        if not drawn:
             console.print(progress.table(f"job {job.name}", average=True))
         console.print(in_a_sentence(status, job.name), markup=False, soft_wrap=True)
         print_stacks(status, console)

@@ -35,6 +35,7 @@ from onyx.processes.surroundings import configure_logs, import_from, is_set, set
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 from onyx.telemetry.logs import follow_settings
+from onyx.user_code.breakpoints import lending
 
 if TYPE_CHECKING:
     from onyx.console.serve import ConsoleOptions
@@ -146,8 +147,10 @@ def run_here(
         for each in client.replica().jobs:  # in a log that is kept, of a run that was killed
             if each != going:
                 client.kill(each)
-        with _shown(client, there, console):
-            return follow(client, workers, job, as_json, timeout_s, ways, going, kept is not None)
+        stays, folder = kept is not None, Path(there.log.folder)
+        drawn = (sys.stderr if as_json else sys.stdout).isatty()
+        with _shown(client, there, console), lending(folder, drawn) as loan:
+            return follow(client, workers, job, as_json, timeout_s, ways, going, stays, loan)
 
 
 class Kept(NamedTuple):

@@ -38,6 +38,7 @@ from onyx.processes.running import ThreadWatch, run_until
 from onyx.processes.surroundings import configure_logs, stop_signal
 from onyx.settings import Settings, from_environment
 from onyx.telemetry.recorder import Recorder
+from onyx.user_code.breakpoints import listen_for_breakpoints
 
 if TYPE_CHECKING:
     from onyx.client.served_states import ServedStates
@@ -84,6 +85,8 @@ def _run(given: WorkerArguments) -> None:
         found = from_environment(os.environ)
         configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
         freeze_with(given.supervisor)
+        if found.log.folder:
+            listen_for_breakpoints(found.log.folder)
         listeners = Listeners(_socket(given.telemetry_socket), _socket(given.http_socket))
         run_until(stop, Worker(found, given.peers, listeners, recorder), found)
         code = ExitCode.SUCCESS
