@@ -47,6 +47,8 @@ def facts(kind=FN, phase=Phase.READ_BATCH, **more):
         (facts(FN, Phase.WRITE_BATCH, outbox_to=("write",)), Reason.DOWNSTREAM, "front of write"),
         (facts(OUT, undurable=7), Reason.NOT_DURABLE, "not made 7 segments durable"),
         (facts(IN, in_flight=7), Reason.COMPLETIONS, "nothing that was read is completed"),
+        (facts(IN, in_flight=7, ahead="waits for input b"), Reason.AHEAD, "input b"),
+        (facts(IN, in_flight=7, overdue=1, ahead="waits"), Reason.COMPLETIONS, "is completed"),
         (facts(IN, in_flight=7, resting=2, next_try="noon"), Reason.RETRY, "the next at noon"),
         (facts(FN, held_back=True), Reason.SUSPECTS, "tried alone"),
         (facts(FN, suspects=3, outbox_to=("a",)), Reason.SUSPECTS, "tries 3 segments"),

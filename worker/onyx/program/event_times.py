@@ -116,9 +116,14 @@ class SourceTimes:
         """Where event time has come in a partition, by segments or the clock."""
         return self._marks.come_to(partition)
 
-    def ask_anew(self) -> None:
-        """The job was allocated anew: whether a partition is idle is found out again."""
-        self._marks.ask_anew()
+    def reached(self, partition: int) -> int | None:
+        """Where event time has come in a partition, by segments alone."""
+        return self._marks.reached(partition)
+
+    def ask_anew(self, *partitions: int) -> None:
+        """The job was allocated anew, or these wait for others: whether a partition is idle is
+        found out again."""
+        self._marks.ask_anew(*partitions)
 
     def forget(self, partitions: Collection[int]) -> None:
         """Other peers have them now."""

@@ -50,6 +50,8 @@ class Reason(StrEnum):
     """Another task has not answered what it keeps for a batch."""
     INBOX = "left-in-inbox"
     """A processor takes nothing of what has come to it."""
+    AHEAD = "ahead-in-event-time"
+    """An input waits for a slower one, because of `maxDrift`."""
     PEERS = "waiting-for-peers"
     THREAD = "thread-taken"
     """Another task of the process does not give back the thread that both share."""

@@ -7,6 +7,7 @@ is no stall.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -75,6 +76,8 @@ class Facts(msgspec.Struct, frozen=True):
     """What a processor has left in its inbox, and what it may wait for."""
     tables: str = ""
     """Tables that it looks up and does not have yet."""
+    ahead: str = ""
+    """For which input this one waits, and how far it is ahead of that."""
     stage: str = ""
     """What the stage in the middle of a job does, which this peer runs beside the task."""
 
@@ -181,6 +184,7 @@ _ROWS: tuple[Row, ...] = (
      lambda f: f"{f.resting:,} segments wait for a retry, the next at {f.next_try}"),
     (Reason.SPARK, lambda f: bool(f.stage) and not f.in_flight,
      lambda f: f"{f.stage}: {f.progress}" if f.progress else f.stage),
+    (Reason.AHEAD, lambda f: bool(f.ahead) and not f.overdue, lambda f: f.ahead),
     (Reason.COMPLETIONS, lambda f: f.in_flight > 0, _incomplete),
 )  # fmt: skip
 
@@ -199,8 +203,11 @@ def allowed_s(reason: Reason, task: CatalogEntry, job: Job) -> float:
     """How long the job itself has a task rest for a reason: that is no stall.
 
     An output keeps a quiet part open for its `rollSeconds`. A batch may be filled for its
-    `batchTimeout` at each task on the way, and is complete only when its part is closed.
+    `batchTimeout` at each task on the way, and is complete only when its part is closed. An input
+    that is ahead waits for as long as the slower one takes, which has a report of its own.
     """
+    if reason is Reason.AHEAD:
+        return math.inf
     if reason is Reason.NOT_DURABLE:
         return _roll_s(task)
     if reason is Reason.COMPLETIONS:

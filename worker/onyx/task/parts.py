@@ -45,6 +45,7 @@ from onyx.tables.shared import TaskTables
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
 from onyx.task.batching import BatchSizing, BatchTimer, Filling
+from onyx.task.channels.alignment import Alignment
 from onyx.task.channels.combining import Combiners
 from onyx.task.channels.edges import Edges
 from onyx.task.channels.event_time import EventTime
@@ -343,6 +344,8 @@ class Allocation(msgspec.Struct):
     """The state of a task that has one, once it is recovered."""
     lookups: Lookups | None = None
     """What is asked of another task for a batch."""
+    alignment: Alignment | None = None
+    """How an input waits for others in event time."""
     retries: list[tuple[Site, Numbers, int]] = field(default_factory=list)
     """Retries to ask for, with how many there may be, that the transport has not taken yet."""
     reasons: list[tuple[Site, Trees]] = field(default_factory=list)

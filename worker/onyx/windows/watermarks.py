@@ -197,9 +197,9 @@ class PartitionMarks:
         lull: until then segments are read again that are older."""
         self._come_to[partition] = max(time_ms, self._come_to.get(partition, time_ms))
 
-    def ask_anew(self) -> None:
-        """No partition is idle any more until it has been asked for as long again."""
-        for partition in tuple(self._silent_since_s):
+    def ask_anew(self, *partitions: int) -> None:
+        """None of these, or of all, is idle any more until it has been asked for as long again."""
+        for partition in partitions or tuple(self._silent_since_s):
             self._wake(partition)
 
     def newest(self, partition: int) -> int | None:
@@ -227,10 +227,11 @@ class PartitionMarks:
         timeout_s = self._idle_timeout_s
         if since_s is not None and timeout_s is not None and now_s - since_s >= timeout_s:
             return IDLE
-        time_ms = self._by_segments(partition)
+        time_ms = self.reached(partition)
         return SILENT if time_ms is None else time_ms
 
-    def _by_segments(self, partition: int) -> int | None:
+    def reached(self, partition: int) -> int | None:
+        """Where event time has come in a partition by its segments; None: nowhere."""
         greatest = self._greatest.get(partition)
         return None if greatest is None else max(TIME_MS_MIN, greatest - self._disorder_ms)
 
@@ -243,7 +244,7 @@ class PartitionMarks:
 
     def _in_lull(self, partition: int, asked_s: float | None) -> int | None:
         """Event time of a partition, where the clock counts since it became idle."""
-        known = (self._by_segments(partition), self._come_to.get(partition))
+        known = (self.reached(partition), self._come_to.get(partition))
         start_ms = max((each for each in known if each is not None), default=None)
         since_s, timeout_s = self._silent_since_s.get(partition), self._idle_timeout_s
         if start_ms is None or asked_s is None or since_s is None or timeout_s is None:

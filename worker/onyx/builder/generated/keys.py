@@ -40,6 +40,7 @@ class JobKeys(TypedDict, total=False):
     guarantee: Literal["at-most-once", "at-least-once", "exactly-once"]
     engine: Literal["peers", "spark"]
     spark: SparkKeys
+    max_drift: Amount
     upgrade: UpgradeKeys
     ack_returns: Mapping[str, Fn]
     percentage: int

@@ -22,7 +22,7 @@ from onyx.model.job.flow_conditions import FlowCondition
 from onyx.model.job.lifecycles import Lifecycle
 from onyx.model.job.spark import Spark
 from onyx.model.job.triggers import Trigger
-from onyx.model.job.types import PEERS_MAX, TRACKED_ONLY, TaskName
+from onyx.model.job.types import PEERS_MAX, TRACKED_ONLY, TaskName, Time
 from onyx.model.job.upgrade import Upgrade
 from onyx.model.job.windows import Window
 from onyx.model.keys.compound import Edge, ListOf, MapOf
@@ -90,6 +90,16 @@ class Job(msgspec.Struct, frozen=True):
     """Aggregations over segments, grouped into extents."""
     triggers: Annotated[tuple[Trigger, ...], Key(items_max=TASKS_MAX, origin="triggers")] = ()
     """When windows emit what they hold."""
+    max_drift: Annotated[
+        Time | None,
+        Key(
+            restriction="Needs an input with watermarkKey or assignWatermarkFn. Not with engine: "
+            "spark."
+        ),
+    ] = None
+    """How far partitions of inputs may be ahead in event time of the slowest that is neither idle
+    nor ended: until that comes nearer, they are not read. By default each is read as fast as it
+    can be."""
     upgrade: Annotated[
         Upgrade | None,
         Key(origin="resume-point", era="0.10+", restriction="Not for guarantee at-most-once."),

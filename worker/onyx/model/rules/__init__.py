@@ -55,6 +55,7 @@ ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
     "triggers": (windows.check_trigger, unused_keys.check_trigger),
 }
 JOB: tuple[JobRule, ...] = (
+    catalog.check_drift,
     catalog.check_names,
     catalog.check_percentages,
     catalog.check_stages,

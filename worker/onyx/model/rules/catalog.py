@@ -185,6 +185,19 @@ def check_watermarks(draft: Draft, path: str, report: Report) -> None:
             )
 
 
+def check_drift(spec: Draft, path: str, report: Report) -> None:
+    """Inputs can only wait for each other where one says what time its segments have."""
+    drafts = [draft for draft, _ in entries(spec, "catalog", path, "catalog")]
+    if "max_drift" not in spec or not drafts:
+        return
+    if not any("assign_watermark_fn" in each or "watermark_key" in each for each in drafts):
+        report.add(
+            at(path, "maxDrift"),
+            "is given, but no input assigns watermarks",
+            "give inputs watermarkKey or assignWatermarkFn, or remove it",
+        )
+
+
 def check_names(spec: Draft, path: str, report: Report) -> None:
     """No two tasks have the same name."""
     seen: dict[str, str] = {}

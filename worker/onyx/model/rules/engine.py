@@ -52,6 +52,10 @@ def check_engine(spec: Draft, path: str, report: Report) -> None:
     """A query of Spark does not do what only peers do, and one with an end continues no job."""
     if good(spec, "engine") != "spark":
         return
+    if "max_drift" in spec:
+        hint = "a query reads all that there is, and a micro-batch what has come, of all inputs at "
+        hint += "once; remove it, or run the job on peers"
+        report.add(at(path, "maxDrift"), "is not for engine: spark", hint)
     for draft, where in entries(spec, "catalog", path, "catalog"):
         for field, hint in _OF_PEERS.items():
             if good(draft, field) not in (None, False):

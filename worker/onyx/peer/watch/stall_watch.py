@@ -292,7 +292,7 @@ def facts_of(
     )
     if isinstance(task, BatchTask) and task.loaded:
         facts = _of_runtime(facts, task.runtime, task.assignment.clock, now_s)
-        return _of_allocation(facts, task.allocation) if task.wired else facts
+        return _of_allocation(facts, task.allocation, task.runtime.source) if task.wired else facts
     return replace(facts, query=task.query)
 
 
@@ -316,12 +316,14 @@ def _of_runtime(facts: Facts, runtime: Runtime, clock: Clock, now_s: float) -> F
     )
 
 
-def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
+def _of_allocation(facts: Facts, allocation: Allocation, source: Source | None) -> Facts:
     lookups = allocation.lookups
     asks = lookups.title if lookups is not None and lookups.waits else ""
     facts = replace(
         facts, outbox_to=allocation.outbox.waits_for(), asks=asks, left=_left(allocation)
     )
+    if source is not None:
+        facts = _ahead(facts, allocation, source)
     keeper = allocation.keeper
     if keeper is None:
         return facts
@@ -331,6 +333,27 @@ def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
         obstacle=facts.obstacle or keeper.obstacle,
         aggregating=keeper.operator.doing,
     )
+
+
+def _ahead(facts: Facts, allocation: Allocation, source: Source) -> Facts:
+    """Why an input that is ahead of another one waits; of one that says nothing it is a stall."""
+    alignment, held_ms = allocation.alignment, source.held_ms
+    if alignment is None or held_ms is None:
+        return facts
+    slowest, ahead_ms = alignment.waits_for(held_ms)
+    if ahead_ms is None:
+        silent = f"waits for input {slowest}, which has given no event time yet (maxDrift)"
+        silent += "; with idleTimeout there others go on until it does"
+        return replace(facts, obstacle=facts.obstacle or silent)
+    return replace(facts, ahead=f"waits for input {slowest}: {_amount(ahead_ms)} ahead")
+
+
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
+
+
+def _amount(ms: int) -> str:
+    unit, size_ms = next((each for each in _UNITS if ms >= each[1]), _UNITS[-1])
+    return f"{ms / size_ms:.3g} {unit}"
 
 
 def _left(allocation: Allocation) -> str:

@@ -156,7 +156,7 @@ class EventTime:
         if control.kind is ControlKind.EPOCH:
             self._epochs.hear(source, control.epoch, control.frontiers)
             return
-        self._marks.hear(source, _said(control))
+        self._marks.hear(source, said_by(control))
         self._received = True
 
     def due(self, now_s: float, idle: bool) -> Iterator[Control]:
@@ -178,8 +178,7 @@ class EventTime:
         risen = self._sent.follow(self._released if self._needed.windowed else mark)
         if risen is not None:
             self._next_watermark_s = now_s + WATERMARK_INTERVAL_S
-            lull = isinstance(risen, Lull)
-            yield Control(ControlKind.WATERMARK, time_ms=time_of(risen), lull=lull)
+            yield watermark(risen)
 
     def _new_epoch(self, now_s: float) -> Iterator[Control]:
         if self._origin is not None:
@@ -215,7 +214,13 @@ class EventTime:
         return 1 + int((now_s - self._begun_s) / interval_s)
 
 
-def _said(watermark: Control) -> Said:
-    if watermark.time_ms is None:
+def watermark(said: Said) -> Control:
+    """The item that says how far event time has come."""
+    return Control(ControlKind.WATERMARK, time_ms=time_of(said), lull=isinstance(said, Lull))
+
+
+def said_by(item: Control) -> Said:
+    """What the item says."""
+    if item.time_ms is None:
         return IDLE
-    return Lull(watermark.time_ms) if watermark.lull else watermark.time_ms
+    return Lull(item.time_ms) if item.lull else item.time_ms

@@ -24,6 +24,7 @@ from onyx.ledger.applied import above
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.task import suspects
+from onyx.task.channels.alignment import HEARD_AT_ONCE_MAX
 from onyx.task.channels.edges import Edges, batches_apart, read_edges
 from onyx.task.channels.outbox import put_to_child
 from onyx.task.parts import Allocation, Runtime, Work
@@ -96,7 +97,7 @@ def read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     if source is None:
         return _take_deliveries(work, _living(allocation, _take(runtime, allocation)))
     if runtime.sink is None:
-        work.take(_read_source(runtime, source))
+        work.take(_read_aligned(runtime, allocation, source))
         return work.batch is not None
     return read_either(
         work,
@@ -118,6 +119,20 @@ def take_kept(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
         return False
     work.batch, work.leaves = kept
     return True
+
+
+def _read_aligned(runtime: Runtime, allocation: Allocation, source: Source) -> list[Batch]:
+    """What others have said of event time comes first; they hear of what was read before anything
+    is done with it that may have to wait."""
+    alignment = allocation.alignment
+    if alignment is None:
+        return _read_source(runtime, source)
+    alignment.hear(allocation.inbox.take(HEARD_AT_ONCE_MAX))
+    own = source.mark()
+    source.most_ms = alignment.most_ms(own)
+    batches = _read_source(runtime, source)
+    alignment.say(source.mark() if batches else own, runtime.clock.monotonic_s())
+    return batches
 
 
 def _read_source(runtime: Runtime, source: Source) -> list[Batch]:

@@ -17,6 +17,7 @@ from onyx.program.phases import Phase
 from onyx.program.program import Program, event_of
 from onyx.replica.job_events import TASK_REFUSED, local_event
 from onyx.task.batching import BatchSizing
+from onyx.task.channels.alignment import is_aligned
 from onyx.task.channels.combining import combiners
 from onyx.task.channels.event_time import needs
 from onyx.task.delivery import delivery_of
@@ -130,7 +131,8 @@ def _source_times(runtime: Runtime) -> SourceTimes | None:
     """None if nobody needs them, or the input assigns none."""
     entry, services = runtime.program.entry, runtime.services
     assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
-    if not assigns or needs(runtime.program.job, runtime.task) is None:
+    job = runtime.program.job
+    if not assigns or (needs(job, runtime.task) is None and not is_aligned(job, runtime.task)):
         return None
     return SourceTimes(entry, services.resolve, services.clock)
 

@@ -14,6 +14,7 @@ from onyx.replica.state import Replica
 from onyx.task.acking.owners import Owners, RequestTrees
 from onyx.task.acking.sender import AckSender
 from onyx.task.batching import Filling
+from onyx.task.channels.alignment import alignment
 from onyx.task.channels.edges import Edges
 from onyx.task.channels.event_time import EventTime, InputOrigin, needs
 from onyx.task.channels.lookups import Lookups, Reads
@@ -69,6 +70,7 @@ def _allocation(runtime: Runtime, wiring: Wiring, replica: Replica) -> Allocatio
         edges=_edges(runtime, wiring),
         event_time=_event_time(runtime, wiring, settings.ledger.frontier_interval_s),
         lookups=_lookups(runtime, wiring, replica),
+        alignment=alignment(transport, wiring, runtime.program.job),
     )
 
 

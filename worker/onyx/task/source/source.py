@@ -65,6 +65,10 @@ class Source:
 
     unknown = ""
     """How far it is can be known (`task.measured.PartSource`)."""
+    most_ms: int | None = None
+    """Partitions that have come beyond this time wait for others (`channels.alignment`)."""
+    held_ms: int | None = None
+    """The event time of the first that has waited in the last round, if nothing was read."""
 
     def __init__(
         self,
@@ -288,6 +292,7 @@ class Source:
         nothing when there is nothing or no room now."""
         self._check_timeouts(self._clock.monotonic_s())
         self._waiting_for_room = 0
+        held_ms: int | None = None
         waiting = list(self.partitions.values())
         in_flight = sum([each.pending.in_flight for each in waiting])
         for step in range(len(waiting)):
@@ -298,13 +303,28 @@ class Source:
                 for batch in batches:
                     batch.bad = self._bad_again(partition, batch)
                 self.retried += sum(map(len, batches))
+            elif (ahead_ms := self._ahead_ms(partition)) is not None:
+                held_ms, batches = ahead_ms if held_ms is None else min(held_ms, ahead_ms), []
             else:
                 batches = self._read_new(partition, in_flight)
             if batches:
                 self._turn += step + 1
                 self._since_flush += sum(len(each) for each in batches if each.roots is not None)
+                self.held_ms = None
                 return batches
+        self.held_ms = held_ms
         return []
+
+    def _ahead_ms(self, partition: Partition) -> int | None:
+        """The event time of a partition that waits for others; None if it may be read. One that is
+        to stop is read up to there: somebody waits for that."""
+        if self.most_ms is None or self._times is None or partition.stop is not None:
+            return None
+        time_ms = None if partition.ended else self._times.reached(partition.number)
+        if time_ms is None or time_ms <= self.most_ms:
+            return None
+        self._times.ask_anew(partition.number)
+        return time_ms
 
     def wants_flush(self) -> bool:
         """Whether outputs should make durable what they hold: half of what may be pending was sent
