@@ -1,5 +1,7 @@
 """The operator as one application: its edges opened, its parts started, run and ended.
 
+Several may run. All watch, and answer reviews; the one that has the Lease reconciles besides.
+
 Each part runs for itself. The webhook answers whatever the watches do, and a watch that ends takes
 nothing along (see `informers.cell`). A part that must not end and does is reported by `/livez`, so
 that the kubelet starts the operator again.
@@ -39,6 +41,7 @@ from onyx_operator.informers.watches import NamespaceWatches
 from onyx_operator.installation.installation import InstallationSecrets
 from onyx_operator.jobs.controller import Jobs
 from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube, cluster_configuration
+from onyx_operator.lease import OperatorLease
 from onyx_operator.liveness import OperatorLiveness
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
@@ -76,7 +79,7 @@ async def run(
             operator = _open_operator(settings, configuration, connect, opened)
             stopping = asyncio.create_task(stop.wait())
             opened.callback(stopping.cancel)
-            starting = asyncio.create_task(_start(operator, configuration, opened))
+            starting = asyncio.create_task(_start(operator, configuration, opened, stop))
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
@@ -127,9 +130,10 @@ async def _start(
     operator: OperatorProcess,
     configuration: kubernetes_client.Configuration,
     opened: AsyncExitStack,
+    stop: asyncio.Event,
 ) -> None:
-    """Start all that the operator does: Secrets of the installation, controllers, watches, webhook.
-    It ends in the reverse order."""
+    """Start all that the operator does: Secrets of the installation, webhook, watches, and when it
+    is its turn, controllers. It ends in the reverse order."""
     _run_forever(operator, opened, "the event loop", operator.liveness.beat())
     installation = InstallationSecrets(
         operator.kube, operator.settings.installation, operator.metrics
@@ -152,12 +156,34 @@ async def _start(
     )
     parts = {
         "the installation": installation.follow(),
-        "OnyxJobs": jobs.run(),
-        "OnyxClusters": clusters.run(),
         "the watches": watches.run(),
+        "the lease": _work(operator, opened, jobs, clusters, stop),
     }
     for name, part in parts.items():
         _run_forever(operator, opened, name, part)
+
+
+async def _work(
+    operator: OperatorProcess,
+    opened: AsyncExitStack,
+    jobs: Jobs,
+    clusters: Clusters,
+    stop: asyncio.Event,
+) -> None:
+    """Reconcile from when the Lease is ours; when another operator has it, this one ends, and
+    starts again as one that waits."""
+    lease = OperatorLease(operator.kube, operator.settings.lease)
+    await lease.taken()
+    try:
+        logger.info("%s works", lease.holder)
+        operator.metrics.working()
+        _run_forever(operator, opened, "OnyxJobs", jobs.run())
+        _run_forever(operator, opened, "OnyxClusters", clusters.run())
+        logger.warning("%s works now: this operator ends", await lease.lost())
+        stop.set()
+        await asyncio.get_running_loop().create_future()
+    finally:
+        await lease.give_back()
 
 
 def _run_forever(

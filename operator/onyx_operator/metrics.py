@@ -31,6 +31,12 @@ METRICS = (
         _RECONCILE_SECONDS,
     ),
     Metric("onyx_operator_queue_length", "gauge", ("kind",), "Objects that wait in the queue."),
+    Metric(
+        "onyx_operator_working",
+        "gauge",
+        (),
+        "1 in the operator that has the Lease and reconciles, 0 in those that wait for it.",
+    ),
     Metric("onyx_operator_jobs", "gauge", ("phase",), "OnyxJobs by phase."),
     Metric(
         "onyx_operator_clusters_connected", "gauge", (), "Logs of clusters that are being followed."
@@ -92,6 +98,10 @@ class OperatorMetrics:
         """An object has been reconciled: result is `ok`, `retry` or `error`."""
         self._metrics["onyx_operator_reconciles_total"].labels(kind, result).inc()
         self._metrics["onyx_operator_reconcile_seconds"].labels(kind).observe(seconds)
+
+    def working(self) -> None:
+        """This operator reconciles from now on."""
+        self._metrics["onyx_operator_working"].set(1)
 
     def queue(self, kind: str, length: int) -> None:
         """Set how many objects wait to be worked on."""

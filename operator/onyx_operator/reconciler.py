@@ -7,7 +7,7 @@ differs, and its changes are reported as events.
 
 Every write to the object carries the version that was observed, so of two operators, or of an
 operator and a user, none overwrites the other's change: the loser reads the object again and
-reconciles again. No leader is elected: actions that may be repeated make it unnecessary.
+reconciles again. So the Lease (`lease`) only keeps several operators from doing the same work.
 """
 
 from __future__ import annotations

@@ -145,6 +145,19 @@ class InstallationSettings(msgspec.Struct, frozen=True):
     """Interval at which Secrets and configuration are looked at."""
 
 
+class LeaseSettings(msgspec.Struct, frozen=True):
+    """The Lease that says which of several operators works."""
+
+    namespace: str = ""
+    """Namespace of the Lease."""
+    name: str = ""
+    """Its name; empty: there is none, and each operator works."""
+    holder: str = ""
+    """Name of this operator there; empty: that of its host, which is its pod's."""
+    duration_s: float = 15.0
+    """Silence of its holder after which another operator takes it."""
+
+
 class OperatorSettings(msgspec.Struct, frozen=True):
     """All settings of the operator."""
 
@@ -165,6 +178,7 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     clusters: ClusterSettings = field(default_factory=ClusterSettings)
     webhook: WebhookSettings = field(default_factory=WebhookSettings)
     installation: InstallationSettings = field(default_factory=InstallationSettings)
+    lease: LeaseSettings = field(default_factory=LeaseSettings)
     engine: Settings = field(default_factory=Settings)
     """From `ONYX_*`: defaults for clusters, and how to reach ZooKeeper."""
 

@@ -73,6 +73,13 @@ class Release:
         self.kube.kubectl(
             "rollout", "status", deployment, f"--timeout={WAIT_S:.0f}s", timeout_s=2 * WAIT_S
         )
+        until(self._is_admitted, "an OnyxJob is admitted")
+
+    def _is_admitted(self) -> bool:
+        """Whether the API server reaches the webhook: the proxy of its Service learns of an
+        operator a moment after that is ready."""
+        job = json.dumps(Squares(self, "admitted", 1).manifest(1))
+        return bool(self.kube.kubectl("apply", "--dry-run=server", "--filename", "-", given=job))
 
     def _is_whole(self, workers: int) -> bool:
         cluster = self.kube.get("oc", NAME)

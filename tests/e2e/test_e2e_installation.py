@@ -66,6 +66,7 @@ def moved(body: Any, kube: Kube, port: int) -> Any:
 def variables(kube: Kube, port: int, folder: Path) -> dict[str, str]:
     chosen = installation(folder) | {
         "INSTALLATION_NAMESPACE": kube.namespace,
+        "LEASE_NAMESPACE": kube.namespace,
         "INSTALLATION_WEBHOOK_NAME": "localhost",
         "INSTALLATION_WEBHOOK_CONFIGURATION": name_outside(kube),
         "INSTALLATION_INTERVAL_S": "1",

@@ -77,11 +77,14 @@ def with_account(found: OperatorSettings, folder: Path) -> OperatorSettings:
 
 
 def installation(folder: Path, **values: Any) -> dict[str, str]:
-    """Variables, without their prefix, by which the chart lets an operator draw Secrets."""
+    """Variables, without their prefix, by which the chart lets an operator draw Secrets and take
+    its turn."""
     (box,) = pod_specs(values)["Deployment/onyx-operator"]["containers"]
     found = {each["name"].removeprefix("ONYX_OPERATOR_"): each.get("value") for each in box["env"]}
-    drawn = {name: value for name, value in found.items() if name.startswith("INSTALLATION_")}
-    return {**drawn, "INSTALLATION_FOLDER": str(folder / "onyx")}
+    own = ("INSTALLATION_", "LEASE_")
+    drawn = {name: value for name, value in found.items() if name.startswith(own)}
+    folder = folder / "onyx"
+    return {**drawn, "INSTALLATION_FOLDER": str(folder), "LEASE_DURATION_S": "0.5"}
 
 
 @cache

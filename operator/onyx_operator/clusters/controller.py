@@ -65,10 +65,10 @@ class Clusters:
         # One plan: an object that others change back would be applied again and again.
         kind = ObjectKind(self._observe, plan, self._act, status, news, plans_max=1)
         self._reconciler = Reconciler(kind, operator.clusters, operator.kube, pace, metrics)
-        operator.clusters.listen(self._changed)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
+        self._operator.clusters.listen(self._changed)
         await self._reconciler.run()
 
     def workers_changed(self, body: Object) -> None:

@@ -51,8 +51,10 @@ class Informer:
         """Scopes whose last list has succeeded."""
 
     def listen(self, listener: Listener) -> None:
-        """Call this with whatever changes, and with everything at each list."""
+        """Call this with all that is known, with what changes, and with all at each list."""
         self._listeners.append(listener)
+        for key, body in self.store.items():
+            listener(key, dict(body), False)
 
     def after_list(self, listener: Callable[[], None]) -> None:
         """Call this after each list."""

@@ -67,12 +67,12 @@ class Jobs:
         self._departures = Departures(operator, self.views, actor, now_s)
         kind = job_kind(self._observer, self._logs, actor)
         self._reconciler = Reconciler(kind, operator.jobs, kube, settings, metrics)
-        operator.jobs.listen(self._job_changed)
-        operator.jobs.after_list(self._search)
-        operator.clusters.listen(self._cluster_changed)
 
     async def run(self) -> None:
         """Reconcile until cancelled; then the logs are closed."""
+        self._operator.clusters.listen(self._cluster_changed)
+        self._operator.jobs.listen(self._job_changed)
+        self._operator.jobs.after_list(self._search)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reconciler.run())
