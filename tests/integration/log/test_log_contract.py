@@ -355,6 +355,29 @@ def test_the_origin_only_goes_forward(world):
     assert client.origin(above=Position(2)) == Origin(NO_POSITION, b"")
 
 
+@pytest.mark.parametrize("position", [0, 41, 1_203])
+def test_an_empty_log_begins_with_a_replica_and_goes_on_behind_it(world, position):
+    client, origin = world.client(), Origin(Position(position), b"restored")
+    assert client.begin_with(origin)
+    assert client.begin_with(origin), "idempotent"
+    assert not client.begin_with(Origin(Position(position), b"another one"))
+    inbox = follow(client)
+    assert inbox.take() == [origin]
+    assert client.append(marker("a")) == position + 1
+    assert inbox.names(1) == ["a"]
+    assert [each.command.id for each in world.client().read(Position(position))] == ["a"]
+
+
+def test_a_log_that_held_an_entry_does_not_begin_again(world):
+    client = world.client()
+    client.append(marker("a"))
+    assert not client.begin_with(Origin(Position(5), b"restored"))
+    client.collect(Origin(Position(0), b"r"))
+    assert not client.begin_with(Origin(Position(5), b"restored"))
+    assert client.origin() == Origin(Position(0), b"r")
+    assert client.append(marker("b")) == 1
+
+
 def test_documents_are_written_only_by_who_knows_their_version(world):
     group, client = world.group("g1"), world.client()
     assert group.get_document("frontiers/job/0") is None

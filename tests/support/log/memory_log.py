@@ -272,6 +272,10 @@ class MemoryClientLog(MemorySession):
         assert written is not None
         return written[0]
 
+    def begin_with(self, origin: Origin) -> bool:
+        with self._serving() as store:
+            return store.begin_with(origin)
+
     def pass_on(self, former: str, owner: str) -> bool:
         with self._serving() as store:
             is_theirs = store.owner == former

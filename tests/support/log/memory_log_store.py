@@ -66,6 +66,14 @@ class MemoryStore:
             self._changed()
             return origin == self.origin
 
+    def begin_with(self, origin: Origin) -> bool:
+        """Start from a replica, if nothing has been here."""
+        with self.lock:
+            if self._next == 0:
+                self._next = origin.position + 1
+                return self.collect(origin)
+            return origin == self.origin and self._next == origin.position + 1
+
     def bytes(self) -> int:
         """What all nodes have together, the replica of the origin among them."""
         with self.lock:

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import psutil
 
-from onyx.cli.command_table import COMMANDS
+from onyx.cli.command_table import COMMANDS, module_of
 from onyx.processes.child import NAME, worker_environment
 from onyx.processes.forking import WORKER, Launcher
 from onyx.processes.programs import Executable, Process
@@ -25,7 +25,7 @@ from onyx.settings import Settings, to_environment
 ONYX = "onyx.cli"
 """The command."""
 PRELOADED = (
-    *("onyx.cli.commands." + name.replace("-", "_") for name in COMMANDS),
+    *map(module_of, COMMANDS),
     *("onyx.cli.local_run", "onyx.cli.local_plans", WORKER),
     *("onyx.plugins.files.input", "onyx.plugins.files.output", "pyarrow.compute", "grpc._server"),
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onyx.cli import commands
-from onyx.cli.command_table import COMMANDS
+from onyx.cli.command_table import COMMANDS, module_of
 from onyx.processes.forking import WORKER
 
 HEAVY = (
@@ -34,17 +34,14 @@ print(json.dumps(sorted(sys.modules)))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_is_the_function_of_its_name_in_the_module_of_its_name(name: str) -> None:
-    module = name.replace("-", "_")
-    command = getattr(importlib.import_module(f"onyx.cli.commands.{module}"), module)
-
-    assert command.__doc__
+def test_a_command_is_the_function_of_its_name_in_its_module(name: str) -> None:
+    assert getattr(importlib.import_module(module_of(name)), name.replace("-", "_")).__doc__
 
 
 def test_every_module_of_a_command_has_a_row() -> None:
-    assert {each.name for each in pkgutil.iter_modules(commands.__path__)} == {
-        name.replace("-", "_") for name in COMMANDS
-    }
+    assert {
+        f"{commands.__name__}.{each.name}" for each in pkgutil.iter_modules(commands.__path__)
+    } == {module_of(name) for name in COMMANDS}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """The table of commands; the module of one is imported when it is called.
 
-A command `NAME` is function `NAME` of module `onyx.cli.commands.NAME`, with `_` for `-`. The engine
-takes most of a second to import, and a person who asks for help or checks a job file needs none of
-it. So the listing is made from this table alone.
+A command `NAME` is function `NAME` of module `onyx.cli.commands.NAME`, with `_` for `-`; the other
+half of another command is in that one's module (`HALVES`). The engine takes most of a second to
+import, and a person who asks for help or checks a job file needs none of it. So the listing is made
+from this table alone.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ COMMANDS: Mapping[str, str] = {
     "log": "Print the entries of the log, one a line.",
     "replica": "Print the replica: what the log folds into.",
     "gc": "Forget the jobs that have ended, and trim the log.",
+    "backup": "Copy a cluster's log and state, at one moment, into a folder or bucket.",
+    "restore": "Begin an empty log with a backup.",
     "admit": "Make a tenancy of ZooKeeper for another user.",
     "worker": "Run a worker, in one process or several.",
     "log-server": "Serve the log of a cluster on this machine, without ZooKeeper.",
@@ -46,6 +49,9 @@ COMMANDS: Mapping[str, str] = {
     "completion": "Print what a shell needs to complete all of this.",
 }
 """Every command, with its line in the listing."""
+
+HALVES: Mapping[str, str] = {"resume": "suspend", "restore": "backup"}
+"""Commands that are in the module of another one."""
 
 VERSION = "--version"
 OPTIONS: Mapping[str, str] = {
@@ -56,9 +62,13 @@ OPTIONS: Mapping[str, str] = {
 
 def command(name: str) -> Callable[..., None]:
     """The function of a command."""
-    module = name.replace("-", "_")
-    found: Callable[..., None] = loaded(f"onyx.cli.commands.{module}:{module}")
+    found: Callable[..., None] = loaded(f"{module_of(name)}:{name.replace('-', '_')}")
     return found
+
+
+def module_of(name: str) -> str:
+    """The module of a command."""
+    return f"onyx.cli.commands.{HALVES.get(name, name).replace('-', '_')}"
 
 
 def run_command(words: Sequence[str]) -> None:

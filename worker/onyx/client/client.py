@@ -8,6 +8,7 @@ when in doubt.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from onyx.client.manifests import check_runs, digest_of, named
@@ -98,6 +99,15 @@ class Client(JobReader):
             Unavailable: not all workers have answered in time.
         """
         return self._submissions.examine(job)
+
+    def paused(self, job: JobId) -> AbstractContextManager[None]:
+        """Bring a job to rest for the time of a block, after which it goes on. One that is
+        suspended or paused by somebody else stays so.
+
+        Raises:
+            Unavailable: it does not come to rest in time.
+        """
+        return self._submissions.paused(job)
 
     def hand_in(
         self, job_id: JobId, job: Job, owner: str, replica: Replica, by: str = ""

@@ -157,6 +157,19 @@ class Submissions:
         """Store a job; the entry that would submit it."""
         return self._drafts.prepare(job_id, drop_unused_upgrade(job), owner)
 
+    @contextmanager
+    def paused(self, job: JobId) -> Iterator[None]:
+        """Bring a job to rest for the time of a block, after which it goes on."""
+        run = self._replicas.at(None).run(job)
+        if run.suspended or run.is_paused:
+            yield
+            return
+        with at_rest(self._replicas, self._acts, job):
+            yield
+        run = self._replicas.at(None).run(job)
+        if run.is_paused and not run.suspended:
+            self._acts.append(ResumeJob(job=job))
+
     def _examined(
         self, replica: Replica, job: Job, entry: SubmitJob, asks: bool = True
     ) -> UpgradePlan:

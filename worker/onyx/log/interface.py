@@ -174,6 +174,12 @@ class ClientLog(LogReader, Protocol):
         """
         ...
 
+    def begin_with(self, origin: Origin) -> bool:
+        """Begin an empty log with a replica; the next entry comes behind its position. False, and
+        nothing is written, if anything has ever been in the log. Idempotent.
+        """
+        ...
+
     def pass_on(self, former: str, owner: str) -> bool:
         """Give the tenancy to another owner; False if it is not the former one's any more."""
         ...

@@ -220,7 +220,7 @@ class FencedLogs(ABC, Generic[K, C]):
 
     def begin(self, key: K, opened: bytes) -> bool:
         """Write the first chunk of a log; False: another one is there."""
-        self.store.create(self.folder.end(key), _text(0))
+        self.store.create(self.folder.end(key), note_data(0))
         return self.store.create(self.folder.chunk(key, 0), opened)
 
     def find(self, key: K, seq: int) -> C | None:
@@ -351,9 +351,10 @@ class LogWriter(Generic[K]):
             self._fenced, self.doubtful, self._data = True, None, b""
             raise logs.fenced(self._key)
         # Noted before anybody hears of it: a log that has lost its last chunk is found out.
-        logs.store.note(self._note, _text(seq))
+        logs.store.note(self._note, note_data(seq))
         self.doubtful, self._data, self.last = None, b"", seq
 
 
-def _text(seq: int) -> bytes:
+def note_data(seq: int) -> bytes:
+    """What a note says: the number of a log's last chunk."""
     return b"%0*d" % (_NOTE_DIGITS, seq)

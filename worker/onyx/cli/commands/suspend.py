@@ -1,4 +1,4 @@
-"""`onyx suspend`: give the peers of a job to others."""
+"""`onyx suspend`: give the peers of a job to others; `onyx resume`: let it continue."""
 
 from __future__ import annotations
 
@@ -17,3 +17,15 @@ def suspend(
     It keeps its number and what it has done. Repeats change nothing.
     """
     change_job(Client.suspend, job, place, as_json)
+
+
+def resume(
+    job: JobArgument,
+    place: LogPlace = LogPlace(),
+    as_json: JsonOption = False,
+) -> None:
+    """Let a suspended job go on from where its inputs were complete.
+
+    Changes nothing for a job that is not suspended.
+    """
+    change_job(Client.resume, job, place, as_json)

@@ -207,6 +207,11 @@ class LocalClientLog(LocalLog):
         except ChunkGone as error:
             raise ChunkGone(f"what {command.NAME} names: {error}") from None
 
+    def begin_with(self, origin: Origin) -> bool:
+        """Begin an empty log with a replica; False if anything has ever been in it."""
+        begun: bool = self._ask(to.BeginLogWith(origin.position, pack(origin.replica)))
+        return begun
+
     def pass_on(self, former: str, owner: str) -> bool:
         """Give the tenancy to another owner; False if it is not the former one's any more."""
         passed: bool = self._ask(to.ReplaceFact("owner", former, owner))

@@ -197,6 +197,20 @@ class CollectThrough(LogRequest, frozen=True):
         return store.collect(self.position, self.replica)
 
 
+class BeginLogWith(LogRequest, frozen=True):
+    """Start an empty log from a replica."""
+
+    position: int
+    replica: bytes
+
+    def apply(self, store: TenancyFile, session: int, again: bool) -> bool:
+        """False when anything has ever been in it."""
+        if store.next > 0:
+            begun = (store.next, store.origin) == (self.position + 1, self.position)
+            return begun and store.fact("replica") == self.replica
+        return store.collect(self.position, self.replica)
+
+
 class TouchChunk(LogRequest, frozen=True):
     """Somebody is about to name a chunk."""
 
@@ -389,9 +403,9 @@ class ListTenancies(LogRequest, frozen=True):
 AnyRequest = (
     Greeting | Ping | EndSession | ForgetQuestion | RegisterPulse | PulseExists | AwaitPulseGone
     | AppendEntries | AppendOnce | ReadEntries | FollowLog | ReadOriginAbove | CollectThrough
-    | TouchChunk | PutChunk | GetChunk | UntouchedChunks | DeleteChunks | HeldBytes | GetDocument
-    | PutDocument | DeleteDocuments | ListDocuments | ListFolders | SetFactOnce | ReplaceFact
-    | ListTenancies
+    | BeginLogWith | TouchChunk | PutChunk | GetChunk | UntouchedChunks | DeleteChunks | HeldBytes
+    | GetDocument | PutDocument | DeleteDocuments | ListDocuments | ListFolders | SetFactOnce
+    | ReplaceFact | ListTenancies
 )  # fmt: skip
 
 

@@ -198,6 +198,10 @@ class ZooKeeperClientLog(ZooKeeperLog):
         assert position is not None
         return position
 
+    def begin_with(self, origin: Origin) -> bool:
+        """Begin an empty log with a replica; False if anything has ever been in it."""
+        return self._origins.begin_with(origin)
+
     def pass_on(self, former: str, owner: str) -> bool:
         """Give the tenancy to another owner; False if it is not the former one's any more."""
         return self._origins.pass_on(former, owner)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,12 +28,15 @@ from onyx.log.interface import Origin
 from onyx.log.paths import Paths, entry_positions
 from onyx.log.zookeeper.above import make, make_above
 from onyx.log.zookeeper.chunks import Chunks
-from onyx.log.zookeeper.session import AllOf, ZooKeeperSession
+from onyx.log.zookeeper.session import AllOf, ReplyLost, ZooKeeperSession
 from onyx.settings import CloseRoot
 
 READ_ATTEMPTS_MAX = 5
 """The replica of an origin may be deleted while it is read, when a newer origin replaces it."""
 DELETES_AT_ONCE = 100
+NUMBERS_AT_ONCE = 500
+"""Nodes made and deleted in one transaction; each takes a hundred bytes of it."""
+_FILLER = "number"
 
 
 @prepared
@@ -96,6 +100,50 @@ class Origins:
         stored, _ = self._load()
         self._delete_through(Position(stored.position))
         return moved
+
+    def begin_with(self, origin: Origin) -> bool:
+        """Begin an empty log with a replica; False if anything has ever been in it.
+
+        A server numbers entries by how many nodes it has made below the log, and nobody can set
+        that. So as many are made as the log had before, each deleted in the transaction that makes
+        it. The origin is moved last: whoever is killed before may begin again.
+        """
+        old, version = self._load()
+        if old.position != NO_POSITION:
+            digest = hashlib.sha256(origin.replica).hexdigest()
+            return (old.position, old.digest) == (origin.position, digest)
+        digest = self._chunks.put(origin.replica)
+        failed = 0
+        while (left := self._left_to(origin.position + 1)) > 0:
+            # Not repeated blindly: what is in doubt is counted again.
+            try:
+                self._session.attempt(partial(self._number, min(left, NUMBERS_AT_ONCE)))
+            except ReplyLost:
+                failed += 1
+                if failed == READ_ATTEMPTS_MAX:
+                    raise self._session.silent() from None
+        # An entry that has come meanwhile has a number that is too low, or is in the way.
+        empty = left == 0 and self._next_number() == (origin.position + 1, 0)
+        return empty and self._replace(_Stored(origin.position, digest, self.log_czxid), version)
+
+    def _left_to(self, following: int) -> int:
+        """How many nodes are to be made until the next one has this number; -1 if it never has, or
+        entries are there."""
+        number, entries = self._next_number()
+        return -1 if entries or number > following else following - number
+
+    def _next_number(self) -> tuple[int, int]:
+        """The number of the next entry, and how many there are."""
+        stat = self._session.perform(lambda client: client.exists_async(self._paths.log))
+        # As the server counts: each node that was made or deleted is a change.
+        return (stat.cversion + stat.numChildren) // 2, stat.numChildren
+
+    def _number(self, count: int, client: KazooClient) -> Any:
+        transaction = client.transaction()
+        for _ in range(count):
+            transaction.create(f"{self._paths.log}/{_FILLER}")
+            transaction.delete(f"{self._paths.log}/{_FILLER}")
+        return transaction.commit_async()
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
         """Write the parameters of the replica before the first entry if nobody has; return those
