@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from tests.support.clocks import ManualClock
 from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 from tests.support.patience import WAIT_S
 
@@ -13,11 +14,13 @@ from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.router.inputs import RequestInput
+from onyx.peer.work import measuring
 from onyx.peer.work.measuring import LOOK_S, SILENT_SOURCE, Lags, Measuring
-from onyx.plugins.protocol import Behind
+from onyx.plugins.protocol import Behind, Cursor
 from onyx.processors import Processor
 from onyx.replica import canonical
 from onyx.reports.measures import (
+    InputMeasures,
     RequestMeasures,
     WorkerMeasures,
     in_words,
@@ -34,6 +37,7 @@ from onyx.spark.driver.request import (
     TaskCounts,
 )
 from onyx.task.driver.measured import BOUNDED, NOTHING_YET, edges_passed
+from onyx.task.measured import OpenPartition
 from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TalliedTask
 from onyx.telemetry.tallies import BatchTally
@@ -283,6 +287,35 @@ def test_what_comes_into_a_source_is_known_by_how_its_end_moves(monkeypatch):
     read = lag(bench)
     assert read.arriving_per_s == pytest.approx(50 / 6.0)
     assert read.segments_behind == 150
+
+
+@pytest.mark.parametrize(
+    ("opened", "says", "known"),
+    [
+        ([OpenPartition("a", 10, Cursor(10))], Behind(30), (10, 30)),
+        ([OpenPartition("a", 10, Cursor(10))], Behind(bytes=600, bytes_done=200), (10, 30)),
+        ([OpenPartition("a", 10, Cursor(0), 40, ended=True)], Behind(bytes=600), (10, 40)),
+        ([OpenPartition("a", 0, Cursor(0))], Behind(bytes=600, bytes_done=0), (None, None)),
+        ([OpenPartition("a", 10, Cursor(10))], Behind(), (None, None)),
+        ([], Behind(), (10, 0)),
+    ],
+)
+def test_of_a_source_with_an_end_it_is_known_how_much_is_left(opened, says, known):
+    source = SimpleNamespace(
+        behind=lambda cursors: dict.fromkeys(cursors, says),
+        opened=lambda: opened,
+        done=10,
+        has_end=True,
+    )
+    part = SimpleNamespace(name="read", source=source)
+    task = SimpleNamespace(job_id=JOB, peer="p", parts=[part])
+    lags = Lags(ManualClock(), lambda work: work())
+    lags.look([SimpleNamespace(task=task)], 0.0)
+    found = InputMeasures(len(opened))
+    read = measuring._with_end(found, source, lags.of((JOB, "read", "p")))
+    assert (read.done, read.left) == known
+    source.has_end = False
+    assert measuring._with_end(found, source, lags.of((JOB, "read", "p"))).left is None
 
 
 def test_a_source_that_does_not_answer_is_named_and_asked_again(monkeypatch):

@@ -14,6 +14,7 @@ from onyx.reports.measures import (
     StateMeasures,
     TaskMeasures,
     WorkerMeasures,
+    done_in_words,
     furthest,
     in_words,
     of_inputs,
@@ -118,6 +119,35 @@ def test_a_job_in_a_line_is_over_its_inputs_and_names_who_holds_back():
     assert list(found) == ["j", "other"]
     assert (found["j"].per_s, found["j"].segments_behind) == (11.0, 7)
     assert found["j"].backpressured == ("slow",)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (
+            [InputMeasures(1, done=30, left=70, completed_per_s=1.0)],
+            "30 % done, about 0:01:10 left",
+        ),
+        (
+            [
+                InputMeasures(1, done=30, left=70, completed_per_s=1.0),
+                InputMeasures(1, done=800, left=100, completed_per_s=100.0),
+            ],
+            "83 % done, about 0:01:10 left",
+        ),
+        ([InputMeasures(1, done=30, left=70)], "30 % done"),
+        (
+            [InputMeasures(1, done=199, left=1, completed_per_s=1.0)],
+            "99 % done, about 0:00:01 left",
+        ),
+        ([InputMeasures(0, done=100, left=0)], "100 % done, about 0:00:00 left"),
+        ([InputMeasures(1, done=30, left=70, completed_per_s=1.0), InputMeasures(1, 5)], ""),
+        ([InputMeasures(1, 5, completed_per_s=1.0)], ""),
+    ],
+)
+def test_how_much_is_done_and_left_is_said_where_all_inputs_have_an_end(inputs, words):
+    tasks = [TaskMeasures("j", str(n), input=each) for n, each in enumerate(inputs)]
+    assert done_in_words(of_jobs(tasks)["j"]) == words
 
 
 def test_a_job_is_said_in_words():

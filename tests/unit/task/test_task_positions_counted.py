@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.jobs.bench import Bench, chain
 
-from onyx.task.source.source import Source, position_of
+from onyx.task.source.source import Source
 from onyx.task.table import StepOutcome
 from onyx.task.task import BatchTask
 from onyx.telemetry.catalog import SOURCE_OFFSET, TAKEN_OVER, Metric
@@ -107,4 +107,4 @@ def test_under_at_most_once_the_position_is_what_was_read() -> None:
     bench = Bench(chain(SEGMENTS, guarantee="at-most-once"), {"m:same": lambda segment: segment})
     bench.settle()
 
-    assert position_of(source_of(bench)) == len(SEGMENTS)
+    assert source_of(bench).done == len(SEGMENTS)

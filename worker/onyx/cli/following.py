@@ -10,16 +10,19 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from onyx.base.on_demand import OnDemand
 from onyx.cli.progress import JobProgress
 from onyx.cli.status_table import print_stacks
 from onyx.client import failure_text
 from onyx.client.client import Client
+from onyx.client.reader import JobReader
 from onyx.client.statuses import JobStatus, in_a_sentence
 from onyx.errors import OnyxError
 from onyx.ids import JobId
@@ -28,7 +31,12 @@ from onyx.model.workflow import topological_order
 from onyx.processes.supervisor import Supervisor
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
+from onyx.reports.measures import done_in_words, of_jobs
+from onyx.settings import Settings
 from onyx.user_code.breakpoints import TerminalLoan
+
+if TYPE_CHECKING:
+    from onyx.client.measures import MeasureReader
 
 SAMPLE_INTERVAL_S = 0.5
 PLAIN_INTERVAL_S = 5.0
@@ -38,6 +46,11 @@ SILENT_AFTER_S = 15.0
 """An answer for which the log needs longer does not come."""
 REPEATED_AFTER_S = 60.0
 ASK_INTERVAL_S = 0.5
+MEASURE_INTERVAL_S = 4.0
+"""Between two questions to workers, and before the first one: a short job needs none."""
+_READER = OnDemand[Callable[[JobReader, Settings], "MeasureReader"]](
+    "onyx.client.measures:measure_reader"
+)
 
 
 class JobTimedOut(OnyxError):
@@ -54,6 +67,7 @@ def follow(
     going: JobId | None = None,
     stays: bool = False,
     loan: TerminalLoan | None = None,
+    there: Settings | None = None,
 ) -> tuple[JobStatus, JobProgress]:
     """Submit, show progress until the end, and print what became of it.
 
@@ -62,12 +76,13 @@ def follow(
         going: the job, if it was submitted before.
         stays: whether the job stays in the log, to go on, when the user interrupts it.
         loan: of the terminal, to debuggers in workers.
+        there: what leads to workers, which are asked how much is done; None: they are not.
     """
     console = Console(stderr=as_json)
     followed = client.submit(job).job if going is None else going
     tasks = topological_order(job.workflow)
     progress = JobProgress(job, lambda: workers.totals(followed, tasks))
-    watcher = Watcher(client, job, followed)
+    watcher = Watcher(client, job, followed, there)
     try:
         running = _watch(client, workers, watcher, progress, console, timeout_s, ways_in, loan)
     except BaseException as error:
@@ -138,9 +153,10 @@ def _show(
     """Show how far the job is, and what is new."""
     progress.sample(watcher.completed)
     if console.is_terminal:
-        live.update(progress.table(title), refresh=True)
+        live.update(progress.table(", ".join(filter(None, (title, watcher.done)))), refresh=True)
     else:
-        console.print(f"{title}: {progress.line()}", markup=False, soft_wrap=True)
+        line = ", ".join(filter(None, (progress.line(), watcher.done)))
+        console.print(f"{title}: {line}", markup=False, soft_wrap=True)
     for line in watcher.news():
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -183,12 +199,20 @@ class _SeenStatus(msgspec.Struct, frozen=True):
 class Watcher:
     """Asks on a thread of its own, one question at a time."""
 
-    def __init__(self, client: Client, manifest: Job, job: JobId) -> None:
+    def __init__(
+        self, client: Client, manifest: Job, job: JobId, there: Settings | None = None
+    ) -> None:
+        """`there`: as of `follow`."""
         self._client = client
+        self._there = there
+        self._reader: MeasureReader | None = None
+        self._measure_s = time.monotonic() + MEASURE_INTERVAL_S
         self._manifest = manifest
         self.job = job
         self.completed: Mapping[str, int] = {}
         """Positions that its inputs have completed."""
+        self.done = ""
+        """How much of its inputs is done and when the rest will be, in words, if that is known."""
         self._answer = _SeenStatus(None, "", time.monotonic())
         self._asking: threading.Thread | None = None
         self._printed = ""
@@ -233,6 +257,15 @@ class Watcher:
             status = self._client.status_at(replica, self.job)
             self.completed = self._client.completed_positions(replica, self._manifest, self.job)
             self._answer = _SeenStatus(status, "", time.monotonic())
+            if self._there is not None and time.monotonic() >= self._measure_s:
+                self._measure(replica, self._there)
         except OnyxError as error:
             last = self._answer
             self._answer = _SeenStatus(last.status, str(error), last.at_s)
+
+    def _measure(self, replica: Replica, there: Settings) -> None:
+        self._reader = self._reader or _READER.load()(self._client, there)
+        measured = self._reader.read(self.job, replica=replica)
+        its = of_jobs(measured.tasks).get(self.job)
+        self.done = "" if its is None or measured.silent else done_in_words(its)
+        self._measure_s = time.monotonic() + MEASURE_INTERVAL_S

@@ -150,7 +150,7 @@ def run_here(
         stays, folder = kept is not None, Path(there.log.folder)
         drawn = (sys.stderr if as_json else sys.stdout).isatty()
         with _shown(client, there, console), lending(folder, drawn) as loan:
-            return follow(client, workers, job, as_json, timeout_s, ways, going, stays, loan)
+            return follow(client, workers, job, as_json, timeout_s, ways, going, stays, loan, there)
 
 
 class Kept(NamedTuple):

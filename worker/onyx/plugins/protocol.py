@@ -345,6 +345,9 @@ class Behind(msgspec.Struct, frozen=True):
     bytes: int | None = None
     waiting: int | None = None
     """Segments that this process has and has not read yet, or what waits besides."""
+    bytes_done: int | None = None
+    """Bytes before the cursor, where `bytes` are known: how many segments these are is estimated
+    by them."""
 
 
 @runtime_checkable

@@ -13,7 +13,9 @@ has counted since it began says nothing of now. It is what the metrics are for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from functools import reduce
 from itertools import accumulate, chain, groupby
 from operator import add
@@ -135,6 +137,11 @@ class InputMeasures(msgspec.Struct, frozen=True):
     """Why it is not known now how far the input is behind."""
     retried: int = 0
     """Segments that were read again in the last `WINDOW_S`."""
+    done: int | None = None
+    """Segments that are processed, since the job began, where `left` is known."""
+    left: int | None = None
+    """Segments that are not processed, in flight or to be read, until the source ends: an estimate
+    where its bytes are known. None: it has no end, or says neither."""
 
     def __add__(self, other: InputMeasures) -> InputMeasures:
         # Into what a peer without partitions reads nothing comes.
@@ -154,6 +161,8 @@ class InputMeasures(msgspec.Struct, frozen=True):
             furthest((*self.slowest, *other.slowest)),
             self.unknown or other.unknown,
             self.retried + other.retried,
+            _both(self.done, other.done),
+            _both(self.left, other.left),
         )
 
 
@@ -387,6 +396,10 @@ class JobMeasures(msgspec.Struct, frozen=True):
     """Why it is not known how far it is behind."""
     retried: int = 0
     """Segments that inputs have read again in the last `WINDOW_S`."""
+    done: float | None = None
+    """The part of its inputs that is processed, 0 to 1; None: one has no end, or nobody knows."""
+    left_s: float | None = None
+    """Seconds until its inputs are read, if they go on as they do."""
 
 
 def of_jobs(
@@ -425,7 +438,25 @@ def _of_job(
         tuple(dict.fromkeys(each.target for each in held)),
         unknown=total.unknown,
         retried=total.retried,
+        done=_part(total.done, total.left),
+        left_s=_seconds_left([its for _, its in inputs]),
     )
+
+
+def _part(done: int | None, left: int | None) -> float | None:
+    if done is None or left is None:
+        return None
+    return done / (done + left) if done + left else 1.0
+
+
+def _seconds_left(inputs: Iterable[InputMeasures]) -> float | None:
+    """That of the input that needs longest; all are read at the same time."""
+    found = 0.0
+    for each in inputs:
+        if each.left is None or (each.left and not each.completed_per_s):
+            return None
+        found = max(found, each.left / each.completed_per_s if each.left else 0.0)
+    return found
 
 
 def of_inputs(worker: WorkerMeasures) -> WorkerMeasures:
@@ -466,8 +497,17 @@ def in_words(job: JobMeasures) -> str:
     silent = [f"group {group} did not answer: {why}" for group, why in job.silent.items()]
     rate = "" if job.per_s is None else f"{job.per_s:,.0f} segments a second"
     again = f"{job.retried:,} read again within a minute" if job.retried else ""
-    words = (rate, lag, complete, oldest, again, *silent[:SILENT_SHOWN_MAX])
+    words = (done_in_words(job), rate, lag, complete, oldest, again, *silent[:SILENT_SHOWN_MAX])
     return ", ".join(filter(None, words))
+
+
+def done_in_words(job: JobMeasures) -> str:
+    """How much is done and when the rest will be, for people; empty: nobody knows."""
+    if job.done is None:
+        return ""
+    left_s = None if job.left_s is None else round(job.left_s)
+    when = "" if left_s is None else f", about {timedelta(seconds=left_s)} left"
+    return f"{math.floor(100 * job.done)} % done{when}"
 
 
 def requests_in_words(its: RequestMeasures) -> str:

@@ -27,6 +27,8 @@ class OpenPartition(msgspec.Struct, frozen=True):
     cursor: Cursor
     """What is stored of it, at or before the position."""
     in_flight: int = 0
+    ended: bool = False
+    """Whether nothing is left of it but what is in flight."""
     newest_ms: int | None = None
     """The latest event time that was read."""
 
@@ -47,6 +49,16 @@ class PartSource(Protocol):
     @property
     def retried(self) -> int:
         """Segments that were read again, since this process reads it."""
+        ...
+
+    @property
+    def has_end(self) -> bool:
+        """Whether it ends some day, as its plugin and options say."""
+        ...
+
+    @property
+    def done(self) -> int:
+        """Positions of all its partitions, ended ones too, before which everything is processed."""
         ...
 
     @property

@@ -196,7 +196,8 @@ class Measuring:
                 found = _measured(task, part, passed, now_s)
                 if found.input is not None:
                     lag = self._lags.of(key)
-                    found = replace(found, input=_with_lag(found.input, lag, self._clock.wall_ms()))
+                    read = _with_lag(found.input, lag, self._clock.wall_ms())
+                    found = replace(found, input=_with_end(read, part.source, lag))
                 tasks.append(found)
                 edges += _edges(task, part, passed)
         for (job_id, name), its in self._requests.measures(job):
@@ -376,6 +377,8 @@ class Lag(msgspec.Struct, frozen=True):
     """Positions behind the last segment that was there, of the partitions that say it."""
     unknown: str = ""
     arriving_per_s: float | None = None
+    total: int | None = None
+    """Segments that are processed or left, of a source that has an end."""
 
 
 class Lags:
@@ -413,7 +416,7 @@ class Lags:
         try:
             cursors = {each.name: each.cursor for each in source.opened()}
             found = behind(cursors) if cursors else {}
-            lag = self._lag(key, source.opened(), cursors, found)
+            lag = self._lag(key, source, source.opened(), cursors, found)
         except OnyxError as error:
             lag = Lag(self._clock.monotonic_s(), None, {}, without_secrets(str(error)))
         except Exception as error:  # of a user's plugin, or a partition has just gone
@@ -424,6 +427,7 @@ class Lags:
     def _lag(
         self,
         key: Key,
+        source: PartSource,
         opened: Sequence[OpenPartition],
         cursors: Mapping[str, Cursor],
         found: Mapping[str, Behind],
@@ -439,7 +443,27 @@ class Lags:
             behind[name] = each
         for name in cursors.keys() - found.keys():
             behind[name] = Behind()
-        return Lag(now_s, behind, ends, arriving_per_s=_arriving(before, now_s, ends))
+        rest = _left(opened, cursors, behind)
+        total = None if rest is None else source.done + rest
+        return Lag(now_s, behind, ends, "", _arriving(before, now_s, ends), total)
+
+
+def _left(
+    opened: Sequence[OpenPartition], cursors: Mapping[str, Cursor], behind: Mapping[str, Behind]
+) -> int | None:
+    """Segments that are left; where bytes are known, by the segments that those before the cursors
+    have held. None: not known, or nothing is processed yet."""
+    known = {name: its.segments for name, its in behind.items() if its.segments is not None}
+    known |= {each.name: each.in_flight for each in opened if each.ended}
+    of_bytes = {name: its for name, its in behind.items() if name not in known}
+    if not of_bytes:
+        return sum(known.values())
+    size = _whole(its.bytes for its in of_bytes.values())
+    bytes_done = _whole(its.bytes_done for its in of_bytes.values())
+    if size is None or not bytes_done:
+        return None
+    segments_done = sum(cursors[name].position for name in of_bytes)
+    return sum(known.values()) + round(size * segments_done / bytes_done)
 
 
 def _arriving(before: Lag | None, now_s: float, ends: Mapping[str, int]) -> float | None:
@@ -484,6 +508,16 @@ def _with_lag(found: InputMeasures, lag: Lag | None, wall_ms: int) -> InputMeasu
         slowest=furthest(_shown(each, lag.behind) for each in found.slowest),
         unknown=SILENT_SOURCE if segments is None and size is None else "",
     )
+
+
+def _with_end(found: InputMeasures, source: PartSource | None, lag: Lag | None) -> InputMeasures:
+    """The measures with how much is left, if the input has an end and somebody knows it."""
+    if found.unknown or source is None or not source.has_end:
+        return found
+    done, total = source.done, None if lag is None else lag.total
+    if not found.partitions:
+        return replace(found, done=done, left=0)
+    return found if total is None else replace(found, done=done, left=max(0, total - done))
 
 
 def _shown(partition: PartitionMeasures, behind: Mapping[str, Behind]) -> PartitionMeasures:

@@ -137,7 +137,7 @@ class FilesInput(Input):
                 if path not in self._sizes:
                     self._sizes[path] = self._files.size_bytes(path)
                 offset = _state(cursor)[0] or 0
-                found[path] = Behind(bytes=max(0, self._sizes[path] - offset))
+                found[path] = Behind(bytes=max(0, self._sizes[path] - offset), bytes_done=offset)
         return found
 
     def describe(self, partition: str, position: int) -> str:

@@ -15,6 +15,7 @@ from functools import partial
 
 from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry, Job
+from onyx.model.plugins import may_be_endless
 from onyx.model.workflow import parents
 from onyx.plugins.protocol import Behind, Cursor, Input, MeasuredInput
 from onyx.reports.measures import StateMeasures
@@ -49,6 +50,19 @@ class QueryInput:
     def completed(self) -> int:
         """Segments whose result is committed."""
         return self._driver.read.get(self._task, 0)
+
+    @property
+    def has_end(self) -> bool:
+        """Whether it ends some day, as its plugin and options say."""
+        entry = next(each for each in self._driver.job.catalog if each.name == self._task)
+        return not may_be_endless(entry.plugin or "", entry.options)
+
+    @property
+    def done(self) -> int:
+        """Positions that are committed."""
+        committed = self._driver.committed
+        positions = () if committed is None else committed.positions
+        return sum(each.position for each in positions if each.task == self._task)
 
     @property
     def unknown(self) -> str:

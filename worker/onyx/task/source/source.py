@@ -32,6 +32,7 @@ from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.ledger.returns import Trees
 from onyx.ledger.token_bucket import TokenBucket
 from onyx.model.job import CatalogEntry
+from onyx.model.plugins import may_be_endless
 from onyx.plugins.protocol import Behind, Cursor, Input, MeasuredInput
 from onyx.program.bad_records import BadRecordFinder
 from onyx.program.event_times import SourceTimes
@@ -158,6 +159,18 @@ class Source:
         return max((age for age in ages if age is not None), default=None)
 
     @property
+    def has_end(self) -> bool:
+        """Whether it ends some day, as its plugin and options say; of a stage nobody knows."""
+        plugin = self._entry.plugin
+        return plugin is not None and not may_be_endless(plugin, self._entry.options)
+
+    @property
+    def done(self) -> int:
+        """Positions of all partitions before which everything is processed; from any thread."""
+        here = sum(each.position for each in tuple(self.partitions.values()))
+        return here + sum(tuple(self.exhausted.values()))
+
+    @property
     def behind(self) -> Callable[[Mapping[str, Cursor]], Mapping[str, Behind]] | None:
         """Asks the plugin how far it is behind; None: it does not say."""
         return self.plugin.behind if isinstance(self.plugin, MeasuredInput) else None
@@ -166,7 +179,13 @@ class Source:
         """The partitions that have not ended; from any thread."""
         return [
             OpenPartition(
-                each.name, each.position, each.store.cursor, each.pending.in_flight, each.newest_ms
+                each.name,
+                each.position,
+                each.store.cursor,
+                each.pending.in_flight,
+                # Readers of users' own are asked by one thread.
+                self.has_end and each.ended,
+                each.newest_ms,
             )
             for each in tuple(self.partitions.values())
             if not each.store.exhausted
@@ -541,13 +560,7 @@ def part_of(limit: int, own: Collection[int], all_of_task: range, ended: Contain
 def report_progress(source: Source, metrics: TaskMetrics) -> None:
     """Report what is in flight and what is processed, of all partitions together."""
     metrics.set(SOURCE_PENDING, source.in_flight)
-    metrics.set(SOURCE_OFFSET, position_of(source))
-
-
-def position_of(source: Source) -> int:
-    """Positions up to which everything is processed, of all partitions together."""
-    here = sum(each.position for each in source.partitions.values())
-    return here + sum(source.exhausted.values())
+    metrics.set(SOURCE_OFFSET, source.done)
 
 
 # --- hooks for each segment ---------------------------------------------------------------------
