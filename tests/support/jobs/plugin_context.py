@@ -30,6 +30,7 @@ def plugin_context(
     schema: pa.Schema | None = None,
     rights: Rights = EVERYTHING,
     answers: bool = False,
+    upgrades: JobId | None = None,
 ) -> PluginContext:
     known = functions or {}
 
@@ -55,4 +56,5 @@ def plugin_context(
         batch_format=batch_format,
         schema=schema,
         answers=answers,
+        upgrades=upgrades,
     )

@@ -60,6 +60,8 @@ class Page:
 def builder(page: Page) -> None:
     page.patch.syspath_prepend(str(page.folder))
     (page.folder / "ages.py").write_text(page.blocks[0])
+    (page.folder / "people.csv").write_text("name,born\n")
+    page.patch.chdir(page.folder)
     for module in ("ages", "shop"):
         page.patch.delitem(sys.modules, module, raising=False)
     ages = importlib.import_module("ages").job

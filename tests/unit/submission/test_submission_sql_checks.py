@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from tests.support.jobs.yaml_jobs import manifest
 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.submission import job_checks
 from onyx.submission.job_checks import unchecked_sql, wrong_sql
 
 JOB = """
@@ -63,7 +63,7 @@ def test_texts_that_can_be_run_have_no_problems() -> None:
 def test_without_duckdb_texts_are_left_to_workers_and_the_user_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(job_checks, "is_here", lambda name: False)
     made = job("select sum(km) as s from segments", condition="sum(km) > 1")
     assert wrong_sql(made) == ()
     assert [each.path for each in unchecked_sql(made)] == [

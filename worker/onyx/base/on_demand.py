@@ -9,6 +9,7 @@ own (`model.plugins`).
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any, Generic, TypeVar
 
 from onyx.errors import SettingsError
@@ -52,7 +53,7 @@ class ModuleOnDemand:
                 raise
             raise SettingsError(
                 f"the {self._extra} needs {error.name}, which this Python does not have: "
-                f"pip install 'onyx-on-kubernetes[{self._extra}]'"
+                + install(self._extra)
             ) from error
         found = getattr(module, name)
         setattr(self, name, found)  # the next time Python finds it without this method
@@ -63,3 +64,17 @@ def loaded(path: str) -> Any:
     """What an import path names: `module:name`."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def is_here(module: str) -> bool:
+    """Whether there is such a module; it is looked for and not imported, which may take a second
+    and 60 MB."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def install(extra: str) -> str:
+    """How an extra of this package is installed."""
+    return f"pip install 'onyx-on-kubernetes[{extra}]'"

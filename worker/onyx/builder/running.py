@@ -23,6 +23,7 @@ from onyx.rights import of_its_author
 from onyx.settings import Settings, from_environment
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.plan import render
+from onyx.submission.here import not_here, why_not_here
 from onyx.submission.job_checks import wrong_options, wrong_sql
 from onyx.user_code.resolve import is_importing
 
@@ -64,7 +65,7 @@ class Runnable(ABC):
         import_from(Path())
         absent = missing(job, settings().modules)
         _refuse(wrong_here(job, settings(modules=modules_here(job)), absent))
-        return [*absent, *self._notices(job)]
+        return [*absent, *not_here(job, settings()), *self._notices(job)]
 
     def plan(self) -> str:
         """How Spark would run the job, as `onyx plan` prints it.
@@ -78,7 +79,12 @@ class Runnable(ABC):
         return render(compile_job(job), job)
 
     def run(
-        self, *, peers: int | None = None, processes: int = 1, timeout_s: float | None = None
+        self,
+        *,
+        peers: int | None = None,
+        processes: int = 1,
+        timeout_s: float | None = None,
+        replace: bool = False,
     ) -> JobStatus:
         """Run the job on this machine, with a log and workers of its own, to its end.
 
@@ -86,9 +92,11 @@ class Runnable(ABC):
             peers: virtual peers in all; as many as the job needs, if None.
             processes: worker processes.
             timeout_s: after so many seconds the job is given up.
+            replace: whether parts of other runs are removed from the folders of outputs first.
 
         Raises:
-            ManifestError: the job is not valid, or a function is not there.
+            ManifestError: the job is not valid; or a function, a package or a file is not there; or
+                an output has parts of another run.
             JobFailed: it has failed, or somebody has killed it.
             OnyxError: it had not ended after `timeout_s`, and was killed.
         """
@@ -97,6 +105,7 @@ class Runnable(ABC):
         import_from(Path())
         found = of_its_author(settings_for(job, None))
         _refuse(wrong_here(job, found))
+        _refuse(why_not_here(job, found, replaces=replace))
         warn(self._notices(job))
         status, _ = run_here(
             job, found, peers_of_processes(job, peers, processes), timeout_s=timeout_s

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.following import follow
 from onyx.cli.functions import check_functions, named_modules
-from onyx.cli.job_file import read_job
+from onyx.cli.job_file import read_job, refuse
 from onyx.cli.local_server import TENANCY, local_log
 from onyx.cli.options import EngineChoice
 from onyx.cli.progress import JobProgress
@@ -34,6 +34,7 @@ from onyx.processes.supervisor import Supervisor, dealt
 from onyx.processes.surroundings import configure_logs, import_from, is_set, settings
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
+from onyx.submission.here import why_not_here
 from onyx.telemetry.logs import follow_settings
 from onyx.user_code.breakpoints import lending
 
@@ -71,6 +72,14 @@ def checked(
     check_functions(job, file, found)
     configure_logs(found.telemetry)
     return job, found
+
+
+def refuse_here(job: Job, found: Settings, file: Path, replaces: bool, resumes: bool) -> None:
+    """Raises:
+    ManifestError: something is missing where the job is to run, or its rows would stand beside
+        those of another run; arguments as of `why_not_here`.
+    """
+    refuse(why_not_here(job, found, file, replaces, resumes), file)
 
 
 def _beside(found: Settings, *folders: Path) -> Settings:

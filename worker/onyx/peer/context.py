@@ -1,14 +1,8 @@
-"""What all incarnations of a peer group share: the process that they run in, and the tags that it
-offers.
-
-PySpark is looked for, not imported: the import costs a second and 60 MB. Java is not looked for:
-PySpark's child finds one, or the package brings it.
-"""
+"""What all incarnations of a peer group share: the process that they run in."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -16,9 +10,9 @@ import msgspec
 from onyx.base.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.peer.liveness import Liveness
 from onyx.peer.router.router import CurrentRouter
-from onyx.replica.spec import SPARK_TAG
 from onyx.reports.codes import CODE
 from onyx.settings import Settings
+from onyx.spark.session.masters import tags_of
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 from onyx.telemetry.recorder import NoRecorder, Recorder, Recording
 from onyx.user_code.resolve import Resolver
@@ -84,9 +78,3 @@ def new_context(
         dict(site or {}),
         recorder,
     )
-
-
-def tags_of(settings: Settings) -> tuple[str, ...]:
-    """The tags that the peers of this worker offer, each once."""
-    able = settings.spark and find_spec("pyspark") is not None
-    return tuple(dict.fromkeys((*settings.tags, *((SPARK_TAG,) if able else ()))))

@@ -19,6 +19,7 @@ from onyx.model.requests import requested_tasks
 from onyx.model.workflow import parents
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext
+from onyx.replica.spec_of_job import upgraded_by
 
 
 def context_of(
@@ -50,4 +51,5 @@ def context_of(
         spark_sql=entry.spark_sql,
         alike=alike(job, entry),
         answers=bool(requested_tasks(job)),
+        upgrades=upgraded_by(job),
     )

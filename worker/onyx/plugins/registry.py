@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from onyx.base.on_demand import loaded
+from onyx.base.on_demand import install, loaded
 from onyx.errors import OnyxError, UserError
 from onyx.model.plugins import INPUTS, OUTPUTS, STAGE_IN_THE_MIDDLE, BuiltIn
 from onyx.model.report import listed, nearest
@@ -75,8 +75,7 @@ def _built_in(plugin: BuiltIn, context: PluginContext) -> Any:
     except ImportError as error:
         if not plugin.extra:
             raise
-        what = f"plugin {plugin.name!r} needs {error.name}: "
-        what += f"pip install 'onyx-on-kubernetes[{plugin.extra}]'"
+        what = f"plugin {plugin.name!r} needs {error.name}: {install(plugin.extra)}"
         raise task_error(context, what) from error
     return factory(context, options)
 

@@ -51,7 +51,7 @@ def spec_of(job: Job, digest: str = "", owner: str = "") -> JobSpec:
         followed=any(keeps_processed(each.type, each.plugin, each.options) for each in job.catalog),
         digest=digest,
         options=fingerprint(job),
-        upgrades=_upgraded(job),
+        upgrades=upgraded_by(job),
         owner=owner,
         name=job.name,
         metadata=_metadata(job),
@@ -96,14 +96,15 @@ def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:
         acker_percentage=job.acker_percentage,
         stateful=bool(stateful_tasks(job)),
         digest=digest,
-        upgrades=_upgraded(job),
+        upgrades=upgraded_by(job),
         owner=owner,
         name=job.name,
         metadata=_metadata(job),
     )
 
 
-def _upgraded(job: Job) -> JobId | None:
+def upgraded_by(job: Job) -> JobId | None:
+    """The job that a job upgrades."""
     old = None if job.upgrade is None else job.upgrade.from_job
     return None if old is None else JobId(old)
 

@@ -13,13 +13,13 @@ looked at what it may not say; Spark parses it when it runs.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any
 
+from onyx.base.on_demand import is_here
 from onyx.errors import OnyxError, Problem
 from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.keys.predicate import expressions
@@ -117,17 +117,13 @@ def texts(job: Job) -> Iterator[tuple[str, str]]:
 
 def wrong_sql(job: Job) -> tuple[Problem, ...]:
     """Everything that is wrong with the SQL of a job, as far as it can be known here."""
-    return (*_in_spark(job), *(_wrong_sql(job) if _can_check() else ()))
+    return (*_in_spark(job), *(_wrong_sql(job) if is_here("duckdb") else ()))
 
 
 def unchecked_sql(job: Job) -> tuple[Problem, ...]:
     """A warning for each text that nobody can look at here."""
     what, hint = "was not checked, because DuckDB is not here", "pip install duckdb"
-    return () if _can_check() else tuple(Problem(path, what, hint) for path, _ in texts(job))
-
-
-def _can_check() -> bool:
-    return importlib.util.find_spec("duckdb") is not None
+    return () if is_here("duckdb") else tuple(Problem(path, what, hint) for path, _ in texts(job))
 
 
 def _wrong_sql(job: Job) -> Iterator[Problem]:

@@ -58,7 +58,6 @@ def plugin_context(runtime: Runtime) -> PluginContext:
     incarnation = replica.groups_reverse_index[peer]
     return replace(
         context_in_process(services, program.job, program.entry, job_id, peer, incarnation),
-        upgrades=replica.upgrades(job_id),
         slot=replica.run(job_id).slots[runtime.task][peer],
         wanted=runtime.assignment.wanted,
         wake=runtime.assignment.wake,

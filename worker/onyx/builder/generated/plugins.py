@@ -69,6 +69,7 @@ class FilesOutputKeywords(TypedDict, total=False):
     format: Literal["jsonl", "parquet"]
     compression: str | None
     nan: Literal["error", "null", "text"]
+    existing: Literal["append", "refuse"] | None
 
 
 @overload

@@ -41,6 +41,12 @@ DeadLettersOption = Annotated[
         metavar="N",
     ),
 ]
+LogLevelOption = Annotated[
+    str | None,
+    Option(
+        "--log-level", "Of the workers; ONYX_TELEMETRY_LOG_LEVEL, or else WARNING, if left out."
+    ),
+]
 KeepOption = Annotated[
     Path | None,
     Option(
@@ -52,6 +58,12 @@ KeepOption = Annotated[
 ResumeOption = Annotated[
     bool,
     Option("--resume", "Go on with the job that was interrupted in the folder of --keep."),
+]
+ReplaceOption = Annotated[
+    bool,
+    Option(
+        "--replace", "Remove the parts of other jobs and runs from the folders of outputs first."
+    ),
 ]
 
 
@@ -70,25 +82,21 @@ def run(
     engine: EngineOption = None,
     timeout: Annotated[float | None, Option("--timeout", "Give up after so many seconds.")] = None,
     fail_on_dead_letters: DeadLettersOption = None,
-    log_level: Annotated[
-        str | None,
-        Option(
-            "--log-level",
-            "Of the workers; ONYX_TELEMETRY_LOG_LEVEL, or else WARNING, if left out.",
-        ),
-    ] = None,
+    log_level: LogLevelOption = None,
     console: Annotated[
         bool,
         Option("--console", "Show the job in a browser; at a terminal also after its end."),
     ] = False,
     keep: KeepOption = None,
     resume: ResumeOption = False,
+    replace: ReplaceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job on this machine: log, workers and all.
 
     Ends when the job has ended: 0 when it completed, 1 when it failed, 2 when it is not valid. The
-    modules that the job names are looked for beside the job file and in the current folder. At the
+    modules that the job names are looked for beside the job file and in the current folder. Nothing
+    begins where a package or a file is missing, or where an output has parts of another run. At the
     end it says which segments went to dead letters, matched no flow condition, or came late. When
     all went to dead letters, it ends with 1 too.
     """
@@ -101,6 +109,7 @@ def run(
     with _interrupted_by_sigterm(), local_log(given, keep, SHARED) as (there, launcher):
         kept = None if keep is None else local_run.Kept(keep, resume)
         job, found = local_run.checked(file, modules, engine, log_level)
+        local_run.refuse_here(job, found, file, replace, resume)
         dealt = local_run.peers_of_processes(job, peers, processes)
         status, progress = local_run.run_here(
             job, found, dealt, as_json, timeout, (there, launcher), options, kept

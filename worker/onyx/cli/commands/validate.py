@@ -27,8 +27,10 @@ from onyx.model.parsing.job import parse_file
 from onyx.model.parsing.text import ambiguities, kind_of, located, read_text
 from onyx.model.parsing.writing import as_yaml
 from onyx.model.report import Report
+from onyx.processes import surroundings
 from onyx.processes.surroundings import import_from
 from onyx.replica.needs import peers_needed
+from onyx.submission.here import not_here
 
 if TYPE_CHECKING:
     from onyx.model.cluster import Cluster
@@ -53,7 +55,9 @@ def validate(
 
     It imports the modules that the job names, or only those of --modules, and looks whether their
     functions are there and can be called as Onyx calls them. Modules are looked for beside the job
-    file and in the current folder; of those that are in neither it warns.
+    file and in the current folder; of those that are in neither it warns. So it does of what `onyx
+    run` would refuse here: packages that are not installed, paths that match no file, outputs where
+    parts of another job lie.
 
     With --explain it prints the job with all that it leaves out filled in: a file that means the
     same.
@@ -104,7 +108,7 @@ def _checked(
         value, _ = read_text(text, Report())
         return _Valid(cluster.name, summary, ambiguities(text, source), value)
     job, warnings = checked_job(file, engine=engine)
-    absent = check_those_here(job, file, modules)
+    absent = [*check_those_here(job, file, modules), *not_here(job, surroundings.settings(), file)]
     peers = peers_needed(job)
     tasks, edges, needed = len(job.catalog), len(job.workflow), sum(peers.values())
     asked = "1 peer" if needed == 1 else f"{needed} peers"

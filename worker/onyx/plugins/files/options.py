@@ -76,6 +76,10 @@ class FilesOutputOptions(PartOptions, frozen=True):
     nan: Literal["error", "null", "text"] = "error"
     """jsonl: what to write for NaN and infinities, which JSON lacks; `text` is `"NaN"`,
     `"Infinity"`."""
+    existing: Literal["append", "refuse"] | None = None
+    """Whether a job that begins may `append` to a folder with parts of other jobs, or has to
+    `refuse`. Without it `onyx run` refuses, and a job on a cluster appends. A job that upgrades one
+    goes on in its folder."""
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""

@@ -1,4 +1,5 @@
-"""Where Spark runs: which masters there are, what is wrong with others, and which one a task has.
+"""Where Spark runs: which workers have it, which masters there are, what is wrong with others, and
+which one a task has.
 
 A `master` of the task counts first; then its own `sparkConf` is all. Otherwise the job's
 `spec.spark` counts, whose `master` is that of the worker if there is none, and the task's
@@ -14,12 +15,15 @@ from typing import Protocol
 
 import msgspec
 
+from onyx.base.on_demand import is_here
 from onyx.errors import Problem, UserError
 from onyx.model.job import Spark
 from onyx.model.spark_settings import refused_settings
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
+from onyx.replica.spec import SPARK_TAG
 from onyx.rights import Rights
+from onyx.settings import Settings
 
 _CONNECT = "sc://"
 _LOCAL = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?")
@@ -29,6 +33,13 @@ _MASTERS = "local[N], spark://host:port and sc://host:port can be used"
 _SECRETS = re.compile(r";\s*(token|x-[^=]*|authorization)\s*=", re.IGNORECASE)
 OF_SESSIONS = "spark.sql."
 """How settings begin that a session of a Connect server may have of its own."""
+
+
+def tags_of(settings: Settings) -> tuple[str, ...]:
+    """The tags that the peers of a worker offer, each once. Java is not looked for: PySpark's child
+    finds one, or the package brings it."""
+    able = settings.spark and is_here("pyspark")
+    return tuple(dict.fromkeys((*settings.tags, *((SPARK_TAG,) if able else ()))))
 
 
 def is_local(master: str) -> bool:

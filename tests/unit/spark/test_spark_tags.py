@@ -1,7 +1,7 @@
 import pytest
 
-from onyx.peer import context
 from onyx.settings import Settings
+from onyx.spark.session import masters
 
 
 @pytest.mark.parametrize(
@@ -16,5 +16,5 @@ from onyx.settings import Settings
     ],
 )
 def test_peers_offer_spark_where_it_can_run(settings, installed, offered, monkeypatch):
-    monkeypatch.setattr(context, "find_spec", lambda name: name if installed else None)
-    assert context.tags_of(settings) == offered
+    monkeypatch.setattr(masters, "is_here", lambda name: installed)
+    assert masters.tags_of(settings) == offered
