@@ -66,9 +66,13 @@ def values(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def installed(nodes: None, values: tuple[str, ...]) -> Iterator[Release]:
-    """The chart with two workers, shared by the tests of a module."""
+def installed(
+    nodes: None, values: tuple[str, ...], request: pytest.FixtureRequest
+) -> Iterator[Release]:
+    """The chart with two workers, shared by the tests of a module. What a module has to `prepare`
+    is there before."""
     with _namespace() as kube:
+        getattr(request.module, "prepare", lambda _: None)(kube)
         release = Release(kube)
         try:
             try:

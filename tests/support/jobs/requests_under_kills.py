@@ -87,6 +87,11 @@ def _met_itself(rows: list[Row]) -> None:
     assert all(row["n"] == row["r_n"] and row["key"] == row["r_key"] for row in rows)
 
 
+def _was_found(rows: list[Row]) -> None:
+    """Each segment has what the table says of its key."""
+    assert [row for row in rows if row["name"] != f"name {row['key']}"] == []
+
+
 def _went_round(rows: list[Row]) -> None:
     """Each segment has gone round as often as its number says."""
     wrong = [row for row in rows if row.get("laps", 0) != row["n"] % (LAPS_MAX + 1)]
@@ -131,7 +136,17 @@ LOOP = Through(
         for to, which in ((back, ""), ("out", "no_"))
     ],
 )  # fmt: skip
-KINDS = {"state": STATE, "processor": PROCESSOR, "join": JOIN, "loop": LOOP}
+TABLE = Through(
+    [
+        {"name": "look", "type": "function",
+         "join": {"table": "names", "key": "key", "columns": ["name"]}},
+        {"name": "names", "type": "table", "plugin": "sequence", "key": "key",
+         "options": {"segments": [{"key": key, "name": f"name {key}"} for key in range(KEYS)]}},
+    ],
+    [["note", "look"], ["look", "out"]],
+    _was_found,
+)  # fmt: skip
+KINDS = {"table": TABLE, "state": STATE, "processor": PROCESSOR, "join": JOIN, "loop": LOOP}
 
 
 def manifest(folder: Path, version: int = 0, through: Through = STATE) -> dict[str, Any]:
