@@ -64,7 +64,7 @@ def manifest(name: str, segments: int | None, folder: Path) -> dict[str, Any]:
 def workers(folder: Path, settings: Settings, peers: int) -> Iterator[None]:
     """Worker processes with so many peers in all."""
     (folder / "many_jobs_tasks.py").write_text("def keep(segment):\n    return segment\n")
-    options = ("--processes", PROCESSES, "--peers", peers // PROCESSES, "--metrics-port", 0)
+    options = ("--processes", PROCESSES, "--peers", peers, "--metrics-port", 0)
     with (folder / "worker.log").open("wb") as log:
         process = subprocess.Popen(
             onyx("worker", *options, "--modules", "many_jobs_tasks", *where(settings)),

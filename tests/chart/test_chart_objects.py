@@ -30,8 +30,9 @@ from onyx.settings import ZooKeeperServerSettings, variables
 from onyx_operator.admission.server import MARK_PATH, PATHS
 from onyx_operator.clusters.environment import TRANSPORT_PORT, TRANSPORT_PORT_LAST
 from onyx_operator.clusters.environment import environment as worker_environment
-from onyx_operator.clusters.pool import Pool, pool_name, selector
+from onyx_operator.clusters.pool import Pool, selector
 from onyx_operator.clusters.spec import ClusterRefusal, read_spec
+from onyx_operator.entrances import pool_name
 from onyx_operator.settings import OperatorSettings, operator_settings
 
 KUBERNETES = ("1.29", "1.37")

@@ -32,6 +32,7 @@ BASES = [
     {"operator": {"serviceAccount": {"name": "mine"}}},
     {"zookeeper": {"persistence": {"enabled": False}}},
     {"cluster": {"http": {"enabled": True, "route": {"parentRefs": [{"name": "public"}]}}}},
+    {"cluster": {"grpc": {"enabled": True}}},
     {
         "console": {
             "enabled": True,
@@ -63,6 +64,8 @@ OTHERS: Object = {
     "zookeeper.persistence.accessModes": ["ReadWriteOncePod"],
     "zookeeper.replicas": 3,
     "webhook.caBundle": "T1RIRVI=",
+    "cluster.peersPerWorker": 8,
+    "cluster.processesPerWorker": 2,
     "cluster.networkPolicy.egress": [{"ports": [{"port": 443}]}],
     "tls.dnsNames": ["more-worker.onyx.svc"],
     "cluster.podTemplate": {"spec": {"hostname": "other"}},

@@ -28,6 +28,7 @@ WHOLE: Mapping[str, Any] = {
     "jobScheduler": "greedy",
     "replicas": 3,
     "peersPerWorker": 8,
+    "processesPerWorker": 2,
     "image": "registry.example/onyx-worker:1.0",
     "imagePullPolicy": "IfNotPresent",
     "imagePullSecrets": [{"name": "registry"}],
@@ -36,6 +37,8 @@ WHOLE: Mapping[str, Any] = {
     "zookeeper": {"address": "zk-0:2181,zk-1:2181", "authSecret": "zookeeper"},
     "tls": {"secretName": "onyx-tls", "zookeeper": True},
     "http": {"tlsSecretName": "http-tls", "serviceAnnotations": {"note": "front"}},
+    "grpc": {"serviceAnnotations": {"note": "behind"}},
+    "networkPolicy": {"clientsFrom": [{"namespaceSelector": {"matchLabels": {"team": "shop"}}}]},
     "data": {"claimName": "shared"},
     "settings": {"ONYX_LEDGER_FRONTIER_INTERVAL_S": "0.5", "ONYX_LEAVE_TIMEOUT_S": "30"},
     "env": [

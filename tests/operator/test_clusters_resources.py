@@ -139,7 +139,7 @@ def test_what_the_operator_sets_is_what_validation_refuses_to_others() -> None:
     whole = {each["name"] for each in worker(POOLS["whole"])["env"]}
     small = {each["name"] for each in worker(POOLS["small"])["env"]}
 
-    assert SET_BY_OPERATOR.keys() - {"ONYX_PEERS"} <= whole
+    assert SET_BY_OPERATOR.keys() - {"ONYX_PEERS", "ONYX_PROCESSES"} <= whole
     follow = {"ONYX_LEAVE_TIMEOUT_S", "ONYX_TASK_REPORT_VALUES", "ONYX_TELEMETRY_LOG_FORMAT"}
     assert follow == small - SET_BY_OPERATOR.keys()
 
@@ -183,8 +183,71 @@ def test_workers_without_memory_for_spark_run_none() -> None:
     assert values(pool(wanted))["ONYX_SPARK"] == "true"
 
 
-def test_peers_are_given_by_the_command() -> None:
-    assert worker(POOLS["whole"])["command"] == ["onyx", "worker", "--peers", "8"]
+@pytest.mark.parametrize(
+    ("spec", "given"),
+    [
+        ({}, ["--peers", "4"]),
+        ({"peersPerWorker": 8, "processesPerWorker": 2}, ["--peers", "8", "--processes", "2"]),
+        ({"resources": {"requests": {"cpu": "2500m"}}}, ["--peers", "8", "--processes", "2"]),
+        ({"resources": {"requests": {"cpu": "100m"}}}, ["--peers", "4"]),
+        ({"resources": {"requests": {"cpu": 2}}, "processesPerWorker": 1}, ["--peers", "4"]),
+        ({"resources": {"requests": {"cpu": 8}}, "peersPerWorker": 1}, ["--peers", "1"]),
+        ({"resources": {"requests": {"cpu": 900}}}, ["--peers", "256", "--processes", "64"]),
+    ],
+)
+def test_peers_and_processes_follow_the_cores_that_a_worker_requests(
+    spec: dict[str, Any], given: list[str]
+) -> None:
+    assert worker(pool({**SMALL, **spec}))["command"] == ["onyx", "worker", *given]
+
+
+CLIENTS = [{"podSelector": {}}]
+HTTP, GRPC = {"port": 7780}, {"port": 7700, "endPort": 7763}
+
+
+@pytest.mark.parametrize(
+    ("spec", "rules"),
+    [
+        ({}, []),
+        ({"http": {}}, [{"ports": [HTTP]}]),
+        ({"http": {}, "networkPolicy": {"clientsFrom": CLIENTS}},
+         [{"from": CLIENTS, "ports": [HTTP]}]),
+        ({"http": {}, "grpc": {}, "networkPolicy": {"clientsFrom": CLIENTS}},
+         [{"from": CLIENTS, "ports": [HTTP, GRPC]}]),
+        ({"grpc": {}, "networkPolicy": {"clientsFrom": CLIENTS}},
+         [{"from": CLIENTS, "ports": [GRPC]}]),
+        ({"http": {}, "networkPolicy": {"clientsFrom": []}}, []),
+    ],
+)  # fmt: skip
+def test_clients_come_from_where_the_cluster_says(spec: dict[str, Any], rules: list[Any]) -> None:
+    ingress = of_kind(pool({**SMALL, **spec}), "NetworkPolicy")["spec"]["ingress"]
+
+    _, metrics, *ours = ingress
+    assert metrics["ports"] == [{"port": 9600, "protocol": "TCP"}]
+    for rule in ours:
+        for port in rule["ports"]:
+            assert port.pop("protocol") == "TCP"
+    assert ours == rules
+
+
+@pytest.mark.parametrize(
+    ("spec", "pause", "leave_s"),
+    [
+        ({}, None, 45),
+        ({"http": {}}, "5", 41),
+        ({"grpc": {}, "networkPolicy": {"clientsFrom": CLIENTS}}, "5", 41),
+        ({"http": {}, "terminationGracePeriodSeconds": 8}, "2", 4),
+        ({"http": {}, "terminationGracePeriodSeconds": 2}, None, 1),
+    ],
+)
+def test_a_worker_waits_for_the_nodes_to_hear_of_its_end(
+    spec: dict[str, Any], pause: str | None, leave_s: int
+) -> None:
+    of = pool({**SMALL, **spec})
+
+    hook = worker(of).get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command")
+    assert hook == (None if pause is None else ["sleep", pause])
+    assert values(of)["ONYX_LEAVE_TIMEOUT_S"] == str(leave_s)
 
 
 def test_workers_dial_each_other_by_a_name_that_a_certificate_can_carry() -> None:

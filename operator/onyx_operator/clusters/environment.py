@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onyx.model.cluster import EnvVar
+from onyx.model.cluster import Cluster, EnvVar
 from onyx.model.keys.fields import section_of
 from onyx_operator.clusters.memory import runs_spark
 from onyx_operator.clusters.mounts import (
@@ -19,12 +19,14 @@ from onyx_operator.clusters.mounts import (
     ZOOKEEPER_ACCOUNT_PATH,
 )
 from onyx_operator.clusters.pool import Pool
+from onyx_operator.entrances import TRANSPORT_PORT
 
-TRANSPORT_PORT, TRANSPORT_PORT_LAST = 7700, 7763
-"""Each worker process of a pod takes the first one that is free (`ONYX_PROCESSES`)."""
+TRANSPORT_PORT_LAST = 7763
+"""Each worker process of a pod takes the first one that is free."""
 METRICS_PORT = 9600
 HTTP_PORT = 7780
 CONNECT_PORT = 15_002
+PAUSE_S = 5
 TOKEN_VARIABLE = "ONYX_SPARK_TOKEN_FILE"  # noqa: S105 - where it is
 _MASTER_VARIABLE = "ONYX_SPARK_MASTER"
 _TLS_FILES = {"CA_FILE": "ca.crt", "CERT_FILE": "tls.crt", "KEY_FILE": "tls.key"}
@@ -42,6 +44,12 @@ def environment(pool: Pool) -> list[dict[str, Any]]:
         name: settings[name] for name in sorted(settings) if name not in overridden
     }
     return [*(_variable(name, source) for name, source in ours.items()), *own]
+
+
+def pause_s(cluster: Cluster) -> int:
+    """How long a worker waits before it leaves: nodes hear later than itself that it is to end."""
+    served = cluster.http is not None or cluster.grpc is not None
+    return min(PAUSE_S, cluster.termination_grace_period_seconds // 4) if served else 0
 
 
 def of_owner(pool: Pool) -> list[dict[str, Any]]:
@@ -78,7 +86,8 @@ def _derived(pool: Pool) -> dict[str, Source]:
     """Settings that follow from other keys of the cluster."""
     cluster = pool.cluster
     # A quarter of the grace period is left to the process for its end after it has left.
-    leave_timeout_s = max(1, cluster.termination_grace_period_seconds * 3 // 4)
+    left_s = cluster.termination_grace_period_seconds - pause_s(cluster)
+    leave_timeout_s = max(1, left_s * 3 // 4)
     found: dict[str, Source] = {
         "ONYX_LEAVE_TIMEOUT_S": str(leave_timeout_s),
         "ONYX_TELEMETRY_LOG_FORMAT": "json",

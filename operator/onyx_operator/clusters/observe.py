@@ -10,10 +10,11 @@ from onyx.model.declaration import CLUSTER_NAME_DEFAULT
 from onyx.settings import Settings
 from onyx_operator.clusters.environment import METRICS_PORT
 from onyx_operator.clusters.observed import ClusterObservation, ExistingObject
-from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, pool_name, selector, selector_text
+from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, selector, selector_text
 from onyx_operator.clusters.resources import STATEFUL_SETS, ChildObject, children, kinds
 from onyx_operator.clusters.spec import ClusterRefusal, deleting, read_spec, taken
 from onyx_operator.context import OperatorProcess
+from onyx_operator.entrances import pool_name
 from onyx_operator.kube import (
     CLUSTERS,
     CONFIG_MAPS,

@@ -2,8 +2,8 @@
 
 They run under the restricted Pod Security standard: a numeric user, no privileges, a read-only root
 with `/tmp` to write to. What the cluster's `podTemplate` says is merged last and may change all of
-it but the labels by which the pods are found. There is no preStop hook: a worker leaves the cluster
-on SIGTERM and is not ready from then on, and goes on taking requests over HTTP meanwhile.
+it but the labels by which the pods are found. A worker leaves the cluster on SIGTERM. Where clients
+come through a Service it waits before that (`preStop`), until no node sends new connections to it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onyx.model.cluster import EnvSource, PodTemplate, PullSecret
+from onyx.model.cluster import Cluster, EnvSource, PodTemplate, PullSecret
 from onyx.model.keys.fields import section_of
-from onyx_operator.clusters.environment import HTTP_PORT, METRICS_PORT, TRANSPORT_PORT, environment
+from onyx_operator.clusters.environment import (
+    HTTP_PORT,
+    METRICS_PORT,
+    environment,
+    pause_s,
+)
 from onyx_operator.clusters.memory import spark_memory, with_spark
 from onyx_operator.clusters.mounts import mounts
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.trees import merged
+from onyx_operator.entrances import TRANSPORT_PORT
 
 CONTAINER = "worker"
 USER_ID = 65532
@@ -105,7 +111,7 @@ def _container(pool: Pool) -> dict[str, Any]:
         "name": CONTAINER,
         "image": pool.image,
         **({"imagePullPolicy": policy} if (policy := cluster.image_pull_policy) else {}),
-        "command": ["onyx", "worker", "--peers", str(cluster.peers_per_worker)],
+        "command": ["onyx", "worker", "--peers", str(cluster.peers), *_processes(cluster)],
         "env": environment(pool),
         **sources(pool),
         **_resources(pool),
@@ -116,11 +122,22 @@ def _container(pool: Pool) -> dict[str, Any]:
         "startupProbe": _probe("/livez", period_s=2, failures=60),
         "livenessProbe": _probe("/livez", period_s=20, failures=3),
         "readinessProbe": _probe("/readyz", period_s=3, failures=2),
+        **_hooks(cluster),
         "securityContext": dict(CONTAINER_SECURITY),
         "volumeMounts": [mount.volume_mount() for mount in mounts(pool)],
         # The status of a worker that fails has the end of what it printed, and so has ours.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def _processes(cluster: Cluster) -> list[str]:
+    return ["--processes", str(cluster.processes)] if cluster.processes > 1 else []
+
+
+def _hooks(cluster: Cluster) -> dict[str, Any]:
+    # A command, and not Kubernetes' own sleep, which servers before 1.30 do not know.
+    wait = ["sleep", str(pause_s(cluster))]
+    return {"lifecycle": {"preStop": {"exec": {"command": wait}}}} if pause_s(cluster) else {}
 
 
 def _ports(pool: Pool) -> dict[str, int]:

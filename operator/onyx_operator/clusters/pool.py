@@ -12,6 +12,7 @@ import msgspec
 from onyx.model.canonical import canonical_json
 from onyx.model.cluster import Cluster
 from onyx.model.manifest import API_VERSION, CLUSTER_KIND
+from onyx_operator.entrances import grpc_name, http_name, pool_name
 
 CLUSTER_LABEL = "onyx.dev/cluster"
 COMPONENT_LABEL = "app.kubernetes.io/component"
@@ -66,7 +67,12 @@ class Pool(msgspec.Struct, frozen=True):
     @property
     def http_name(self) -> str:
         """Name of the Service for requests over HTTP."""
-        return f"{self.name}-http"
+        return http_name(self.cluster.name)
+
+    @property
+    def grpc_name(self) -> str:
+        """Name of the Service for requests over gRPC."""
+        return grpc_name(self.cluster.name)
 
     @property
     def spark_name(self) -> str:
@@ -101,11 +107,6 @@ class Pool(msgspec.Struct, frozen=True):
             "uid": self.uid,
             "controller": True,
         }
-
-
-def pool_name(cluster: str) -> str:
-    """Name of the StatefulSet of the cluster called so."""
-    return f"{cluster}-worker"
 
 
 def selector(cluster: str) -> dict[str, str]:

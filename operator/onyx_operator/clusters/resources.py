@@ -7,22 +7,23 @@ people and scrapers: workers find each other through the log.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from onyx.model.cluster import HttpRequests, SparkServer
+from onyx.model.cluster import GrpcRequests, HttpRequests, SparkServer
 from onyx_operator.clusters import spark
 from onyx_operator.clusters.egress import limited, to, to_zookeeper
 from onyx_operator.clusters.environment import (
     CONNECT_PORT,
     HTTP_PORT,
     METRICS_PORT,
-    TRANSPORT_PORT,
     TRANSPORT_PORT_LAST,
 )
 from onyx_operator.clusters.pods import account_name, pod_template
 from onyx_operator.clusters.pool import Pool, digest_of
+from onyx_operator.entrances import TRANSPORT_PORT
 from onyx_operator.kube import CONFIG_MAPS, SECRETS, Resource
 
 STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets")
@@ -93,6 +94,8 @@ def children(pool: Pool) -> tuple[ChildObject, ...]:
         found.append((BUDGETS, _budget(pool)))
     if cluster.http is not None:
         found.append((SERVICES, _http_service(pool, cluster.http)))
+    if cluster.grpc is not None:
+        found.append((SERVICES, _grpc_service(pool, cluster.grpc)))
     if pool.draws_account:
         found.append((SECRETS, _account_secret(pool)))
     if cluster.spark is not None:
@@ -104,7 +107,8 @@ def children(pool: Pool) -> tuple[ChildObject, ...]:
 def trials(pool: Pool) -> tuple[ChildObject, ...]:
     """What Kubernetes is asked about before a cluster is stored: all objects that have pods, one
     with the pods that Spark makes, and policies that hold rules of the owner."""
-    limits = pool.cluster.network_policy.egress is not None
+    policy = pool.cluster.network_policy
+    limits = policy.egress is not None or policy.clients_from is not None
     asked = [child for child in children(pool) if child.pods_key]
     asked += [child for child in children(pool) if limits and child.resource == POLICIES]
     wanted = pool.cluster.spark
@@ -188,24 +192,30 @@ def _service(pool: Pool) -> dict[str, Any]:
 
 
 def _http_service(pool: Pool, wanted: HttpRequests) -> dict[str, Any]:
-    """Any worker takes any request, so clients need no more than one that is ready."""
-    metadata = _metadata(pool, pool.http_name)
-    metadata["annotations"].update(wanted.service_annotations)
     secure = wanted.tls_secret_name is not None
+    name, port = ("https", 443) if secure else ("http", 80)
+    served = {"name": name, "port": port, "targetPort": "http", "appProtocol": name}
+    return _clients_service(pool, pool.http_name, wanted.service_annotations, served)
+
+
+def _grpc_service(pool: Pool, wanted: GrpcRequests) -> dict[str, Any]:
+    served = {"name": "grpc", "port": TRANSPORT_PORT, "targetPort": "transport",
+              "appProtocol": "grpc"}  # fmt: skip
+    return _clients_service(pool, pool.grpc_name, wanted.service_annotations, served)
+
+
+def _clients_service(
+    pool: Pool, name: str, annotations: Mapping[str, str], port: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Any worker takes any request, so clients need no more than one that is ready."""
+    metadata = _metadata(pool, name)
+    metadata["annotations"].update(annotations)
     return {
         "metadata": metadata,
         "spec": {
             "type": "ClusterIP",
             "selector": pool.selector,
-            "ports": [
-                {
-                    "name": "https" if secure else "http",
-                    "port": 443 if secure else 80,
-                    "targetPort": "http",
-                    "protocol": "TCP",
-                    "appProtocol": "https" if secure else "http",
-                }
-            ],
+            "ports": [{**port, "protocol": "TCP"}],
         },
     }
 
@@ -213,22 +223,33 @@ def _http_service(pool: Pool, wanted: HttpRequests) -> dict[str, Any]:
 def _policy(pool: Pool) -> dict[str, Any]:
     workers = {"podSelector": {"matchLabels": pool.selector}}
     transport = {"port": TRANSPORT_PORT, "endPort": TRANSPORT_PORT_LAST, "protocol": "TCP"}
-    http = (
-        [] if pool.cluster.http is None else [{"ports": [{"port": HTTP_PORT, "protocol": "TCP"}]}]
-    )
     spec = {
         **workers,
         "policyTypes": ["Ingress"],
         "ingress": [
             {"from": [workers], "ports": [transport]},
             {"ports": [{"port": METRICS_PORT, "protocol": "TCP"}]},
-            *http,
+            *_for_clients(pool, transport),
         ],
     }
     connect = {"port": CONNECT_PORT, "protocol": "TCP"}
     to_spark = [] if pool.cluster.spark is None else [to(pool.spark_selector("server"), connect)]
     own = (to(pool.selector, transport), *to_spark, *to_zookeeper(pool))
     return {"metadata": _metadata(pool), "spec": limited(spec, pool, *own)}
+
+
+def _for_clients(pool: Pool, transport: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rules for who sends requests: over HTTP all, unless they are listed."""
+    listed = pool.cluster.network_policy.clients_from
+    ports: list[Mapping[str, Any]] = []
+    if pool.cluster.http is not None:
+        ports.append({"port": HTTP_PORT, "protocol": "TCP"})
+    if pool.cluster.grpc is not None:
+        ports.append(transport)
+    if listed is None:
+        return [{"ports": ports}] if ports else []
+    # An empty list lets nobody in, but an empty `from` of a policy everybody.
+    return [{"from": [dict(each) for each in listed], "ports": ports}] if listed else []
 
 
 def _budget(pool: Pool) -> dict[str, Any]:

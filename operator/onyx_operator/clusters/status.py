@@ -95,7 +95,7 @@ def _from_spec(pool: Pool | None, ready: int, before: Object) -> dict[str, Any]:
     return {
         "tenancyId": pool.tenancy_id,
         "zookeeperAddress": pool.zookeeper_address,
-        "peers": ready * pool.cluster.peers_per_worker,
+        "peers": ready * pool.cluster.peers,
     }
 
 

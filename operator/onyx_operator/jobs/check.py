@@ -2,7 +2,7 @@
 
 It finds warnings, never problems: a cluster may be made or changed after its jobs, and an image may
 contain modules that the cluster does not list. What Spark would not find in the pods of the cluster
-holds the job back until then (`unfit`).
+holds the job back until then, and so does a way in that the cluster does not have (`unfit`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
 from onyx.submission.spark_pods import spark_pods, unseen
 from onyx_operator.conditions import problem_lines
+from onyx_operator.entrances import closed, entrances
 
 
 def check(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Problem]:
@@ -42,18 +43,27 @@ def check(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Pr
 
 def unfit(job: Job, cluster: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Why the pods of an OnyxCluster could not run a job; empty if nothing is known against it."""
-    if "spark" not in (cluster.get("spec") or {}):
-        return ()
     try:
-        pods = spark_pods(parse_cluster(cluster))
+        parsed = parse_cluster(cluster)
     except ManifestError:
         return ()  # which its own conditions say
-    return () if pods is None else unseen(job, pods)
+    pods = spark_pods(parsed)
+    return (*closed(job, parsed), *(() if pods is None else unseen(job, pods)))
 
 
 def why_unfit(job: Job, cluster: Mapping[str, Any]) -> str:
     """What `unfit` finds, in words for a person; empty if nothing is known against it."""
     return problem_lines(unfit(job, cluster))
+
+
+def ways_in(job: Job, cluster: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Where clients of a job find it on an OnyxCluster; empty if it takes no requests."""
+    try:
+        parsed = parse_cluster(cluster)
+    except ManifestError:
+        return []
+    tenancy = str((cluster.get("status") or {}).get("tenancyId", ""))
+    return entrances(job, parsed, cluster["metadata"]["namespace"], tenancy)
 
 
 def _modules(cluster: Mapping[str, Any]) -> Sequence[str]:

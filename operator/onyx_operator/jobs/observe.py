@@ -8,7 +8,7 @@ parsed again when it has changed, a job file is read again when it has been know
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from onyx.ids import JobId
 from onyx.model.declaration import JobRef
 from onyx_operator.conditions import by_type
 from onyx_operator.context import OperatorProcess
-from onyx_operator.jobs.check import why_unfit
+from onyx_operator.jobs.check import ways_in, why_unfit
 from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
 from onyx_operator.jobs.observed import JobObservation, ids_of_interest, observed
 from onyx_operator.jobs.record import read_record
@@ -92,24 +92,26 @@ class Observer:
 
     def _observed(self, spec: Spec, body: Object, log: Log | Trouble) -> JobObservation:
         now_s, status = self._now_s(), body.get("status") or {}
+        unfit, entrances = self._on_cluster(spec, body)
         return observed(
             spec,
             now_s,
             read_record(body),
             log,
-            unfit=self._unfit(spec, body),
+            unfit=unfit,
+            entrances=entrances,
             invalid_s=_invalid_s(status, now_s),
             status_is_current=status.get("observedGeneration")
             == body["metadata"].get("generation"),
             before=status,
         )
 
-    def _unfit(self, spec: Spec, body: Object) -> str:
-        """Why the pods of its cluster could not run a job."""
+    def _on_cluster(self, spec: Spec, body: Object) -> tuple[str, Sequence[Mapping[str, str]]]:
+        """Why the pods of its cluster could not run a job, and where clients find it there."""
         cluster = self._operator.clusters.store.get(cluster_of(body))
         if cluster is None or spec.job is None:
-            return ""
-        return why_unfit(spec.job, cluster)
+            return "", ()
+        return why_unfit(spec.job, cluster), ways_in(spec.job, cluster)
 
 
 class Specs:

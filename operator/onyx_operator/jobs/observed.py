@@ -11,7 +11,7 @@ could derive them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -48,6 +48,8 @@ class JobObservation(msgspec.Struct, frozen=True):
     """For how long condition Validated has been False."""
     unfit: str = ""
     """Why the pods of the cluster could not run the job that the spec asks for, a line each."""
+    entrances: Sequence[Mapping[str, str]] = ()
+    """Where clients find the inputs of the job that take requests."""
     status_is_current: bool = False
     """The status is about the spec as it is now."""
     before: Mapping[str, Any] = field(default_factory=dict)

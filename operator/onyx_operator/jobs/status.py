@@ -59,6 +59,7 @@ def status(seen: JobObservation, plan: JobPlan) -> dict[str, Any]:
         **_record(record, job, now),
         **_counters(before, record, log, job),
         **_lag(before, record, job, seen.now_s),
+        **({"requests": list(seen.entrances)} if seen.entrances else {}),
     }
     verdicts = _conditions(spec, record, plan, log, job)
     found["conditions"] = dated(verdicts, before, spec.generation, now)

@@ -44,7 +44,7 @@ class Pod:
             job_paths=("/",),
         )
         self._log = folder / "pod.log"
-        counts = {"ONYX_PEERS": "2", "ONYX_PROCESSES": "2"}
+        counts = {"ONYX_PEERS": "4", "ONYX_PROCESSES": "2"}
         with open(self._log, "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "onyx.cli", "worker"],

@@ -21,10 +21,13 @@ from onyx.model.keys.compound import ListOf, MapOf
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
 from onyx.model.keys.kinds import Integer, PathName, Text
-from onyx.model.keys.kubernetes import SECONDS, Matching, count_or_percent, quantity
+from onyx.model.keys.kubernetes import SECONDS, Matching, amount_of, count_or_percent, quantity
 
 WORKERS_MAX = 1_000
 PEERS_PER_WORKER_MAX = 256
+PROCESSES_PER_WORKER_MAX = 64
+PEERS_PER_PROCESS = 4
+"""Unless a cluster says how many."""
 LIST_ENTRIES_MAX = 128
 EXECUTORS_MAX = 1_000
 VALUE_CHARACTERS_MAX = 32_768
@@ -205,6 +208,15 @@ class HttpRequests(msgspec.Struct, frozen=True):
     """Annotations of the Service."""
 
 
+class GrpcRequests(msgspec.Struct, frozen=True):
+    """A Service through which clients of inputs with plugin requests reach the workers."""
+
+    service_annotations: Annotated[Mapping[str, str], _ANNOTATIONS] = field(
+        default_factory=lambda: EMPTY
+    )
+    """Annotations of the Service."""
+
+
 class DisruptionBudget(msgspec.Struct, frozen=True):
     """How many workers a drain of nodes may evict at once."""
 
@@ -218,8 +230,14 @@ class NetworkPolicy(msgspec.Struct, frozen=True):
     """Who may reach the workers, and where they may go."""
 
     enabled: bool = True
-    """Create a NetworkPolicy: only workers reach the workers' transport; metrics and requests over
-    HTTP are open."""
+    """Create a NetworkPolicy: only workers, and clients that it lists, reach the workers'
+    transport; metrics are open."""
+    clients_from: Annotated[
+        tuple[Mapping[str, Any], ...] | None,
+        Key(restriction="Only with http or grpc, and not with enabled: false."),
+    ] = None
+    """Where clients may come from with requests, over HTTP and gRPC: the from of a NetworkPolicy.
+    By default from everywhere over HTTP, and from nowhere over gRPC."""
     egress: Annotated[
         tuple[Mapping[str, Any], ...] | None, Key(restriction="Not with enabled: false.")
     ] = None
@@ -258,8 +276,15 @@ class Cluster(msgspec.Struct, frozen=True):
     """How peers are distributed over jobs."""
     replicas: Annotated[int, Integer(0, WORKERS_MAX, "workers")] = 2
     """Number of worker pods."""
-    peers_per_worker: Annotated[int, Integer(1, PEERS_PER_WORKER_MAX, "peers")] = 4
-    """Virtual peers of each worker."""
+    peers_per_worker: Annotated[int | None, Integer(1, PEERS_PER_WORKER_MAX, "peers")] = None
+    """Virtual peers of each worker, dealt over its processes. By default 4 for each process."""
+    processes_per_worker: Annotated[
+        int | None,
+        Integer(1, PROCESSES_PER_WORKER_MAX, "processes"),
+        Key(restriction="Not more than peersPerWorker."),
+    ] = None
+    """Processes of each worker: Python uses one core in each. By default the whole cores of
+    resources.requests.cpu, at least 1."""
     image: Annotated[
         str | None, Matching("an image", "[A-Za-z0-9][A-Za-z0-9._:/@-]*", characters_max=512)
     ] = None
@@ -281,6 +306,10 @@ class Cluster(msgspec.Struct, frozen=True):
     """Certificates of the workers."""
     http: HttpRequests | None = None
     """Requests over HTTP; by default workers take none. http: {} is enough."""
+    grpc: Annotated[
+        GrpcRequests | None, Key(restriction="Needs networkPolicy.clientsFrom, unless disabled.")
+    ] = None
+    """A Service for requests over gRPC; by default there is none. grpc: {} is enough."""
     data: DataVolume | None = None
     """A volume that the workers share."""
     settings: Annotated[
@@ -320,6 +349,23 @@ class Cluster(msgspec.Struct, frozen=True):
     termination_grace_period_seconds: Annotated[int, SECONDS] = 60
     """Time that a worker has to leave the cluster before it is killed."""
 
+    @property
+    def processes(self) -> int:
+        """How many processes each worker has."""
+        if self.processes_per_worker is not None:
+            return self.processes_per_worker
+        cores = int(amount_of(self.resources.requests.get("cpu", 0)))
+        # A worker that is given few peers does not have a process without one.
+        most = min(PROCESSES_PER_WORKER_MAX, self.peers_per_worker or PROCESSES_PER_WORKER_MAX)
+        return max(1, min(cores, most))
+
+    @property
+    def peers(self) -> int:
+        """How many peers each worker has, in all its processes."""
+        if self.peers_per_worker is not None:
+            return self.peers_per_worker
+        return PEERS_PER_PROCESS * self.processes
+
 
 SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(
     {
@@ -328,6 +374,7 @@ SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(
         "ONYX_JOB_SCHEDULER": "jobScheduler",
         "ONYX_MODULES": "modules",
         "ONYX_PEERS": "peersPerWorker",
+        "ONYX_PROCESSES": "processesPerWorker",
         "ONYX_ZOOKEEPER_ADDRESS": "zookeeper.address",
         "ONYX_HTTP_BIND_HOST": "http",
         "ONYX_HTTP_PORT": "http",

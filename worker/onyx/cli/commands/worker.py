@@ -14,14 +14,17 @@ from msgspec.structs import replace
 
 from onyx.cli.command_line import Option
 from onyx.cli.options import LogPlace, ModulesOption
+from onyx.errors import UserError
 from onyx.processes.running import run_until
-from onyx.processes.supervisor import Supervisor
+from onyx.processes.supervisor import Supervisor, dealt
 from onyx.processes.surroundings import configure_logs, import_from, stop_signal
 
 PeersOption = Annotated[
-    int,
+    int | None,
     Meta(ge=1),
-    Option("--peers", "Virtual peers of each process.", variable="ONYX_PEERS"),
+    Option(
+        "--peers", "Virtual peers, in all processes; one each if left out.", variable="ONYX_PEERS"
+    ),
 ]
 ProcessesOption = Annotated[
     int,
@@ -36,7 +39,7 @@ MetricsOption = Annotated[
 
 
 def worker(
-    peers: PeersOption = 1,
+    peers: PeersOption = None,
     processes: ProcessesOption = 1,
     modules: ModulesOption = None,
     place: LogPlace = LogPlace(),
@@ -49,6 +52,12 @@ def worker(
 
     Every setting is also a variable: ONYX_TENANCY_ID, ONYX_ZOOKEEPER_ADDRESS, ONYX_MODULES, ...
     """
+    total = processes if peers is None else peers
+    if total < processes:
+        raise UserError(
+            f"{processes} processes cannot share {total} peers, and one without a peer does "
+            "nothing: give more --peers, or fewer --processes"
+        )
     stop = stop_signal()
     import_from(Path())
     found = place.settings(modules)
@@ -56,4 +65,4 @@ def worker(
         telemetry = replace(found.telemetry, metrics_port=metrics_port)
         found = replace(found, telemetry=telemetry)
     configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
-    run_until(stop, Supervisor(found, [peers] * processes), found)
+    run_until(stop, Supervisor(found, dealt(total, processes)), found)

@@ -64,6 +64,7 @@ def schema() -> Schema:
             exhausted=integer("Partitions that are completely processed."),
         ),
         lag=_lag(),
+        requests=_requests(),
         tasks=_tasks(),
         conditions=conditions(", ".join(CONDITIONS[:-1]) + f" or {CONDITIONS[-1]}"),
     )
@@ -87,15 +88,31 @@ def _lag() -> Schema:
     )
 
 
+def _requests() -> Schema:
+    item = object_of(
+        "An input.",
+        task=text("Name of the task."),
+        http=text("URL to which clients send requests."),
+        grpc=text("Address to which clients send requests over gRPC."),
+        tenancy=text("Tenancy that a client names beside the address."),
+    )
+    what = "Inputs that take requests, and where clients in the cluster find them."
+    return _by_key(what, "task", item)
+
+
 def _tasks() -> Schema:
     item = object_of(
         "A task.", name=text("Name of the task."), peers=integer("Peers that work on it.")
     )
+    return _by_key(f"Peers of each task; only the first {TASKS_MAX} tasks.", "name", item)
+
+
+def _by_key(description: str, key: str, item: Schema) -> Schema:
     return {
-        "description": f"Peers of each task; only the first {TASKS_MAX} tasks.",
+        "description": description,
         "type": "array",
         "maxItems": TASKS_MAX,
         "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["name"],
-        "items": {**item, "required": ["name"]},
+        "x-kubernetes-list-map-keys": [key],
+        "items": {**item, "required": [key]},
     }

@@ -37,6 +37,8 @@ def check_cluster(spec: Draft, path: str, report: Report) -> None:
     _check_spark(good(spec, "spark"), at(path, "spark"), report)
     _check_spark_memory(spec, at(path, "sparkMemory"), report)
     _check_policy(good(spec, "network_policy"), at(path, "networkPolicy"), report)
+    _check_clients(spec, path, report)
+    _check_processes(spec, at(path, "processesPerWorker"), report)
     _check_template(spec, path, "worker", "use spec.serviceAccount.name", report)
 
 
@@ -102,6 +104,34 @@ def _check_policy(draft: Draft | None, path: str, report: Report) -> None:
         report.add(
             at(path, "egress"), "limits nothing while enabled is false", "remove one of them"
         )
+
+
+def _check_clients(spec: Draft, path: str, report: Report) -> None:
+    """A way in that is closed, or a door in no wall, is meant otherwise."""
+    policy = good(spec, "network_policy") or {}
+    enabled = good(policy, "enabled") is not False
+    listed = good(policy, "clients_from") is not None
+    grpc, http = good(spec, "grpc"), good(spec, "http")
+    where = at(at(path, "networkPolicy"), "clientsFrom")
+    if grpc is not None and enabled and not listed:
+        what = "is closed: only workers reach the workers' transport"
+        hint = "say in networkPolicy.clientsFrom who may, such as [{podSelector: {}}] for the pods "
+        report.add(at(path, "grpc"), what, f"{hint}of this namespace")
+    if listed and not enabled:
+        report.add(where, "limits nothing while enabled is false", "remove one of them")
+    if listed and grpc is None and http is None:
+        report.add(
+            where, "lets clients in, but workers take no requests", "add http: {} or grpc: {}"
+        )
+
+
+def _check_processes(spec: Draft, path: str, report: Report) -> None:
+    processes, peers = good(spec, "processes_per_worker"), good(spec, "peers_per_worker")
+    if processes is not None and peers is not None and processes > peers:
+        what = (
+            f"is {processes}, and a process without a peer does nothing: peersPerWorker is {peers}"
+        )
+        report.add(path, what, f"raise peersPerWorker to {processes} or more")
 
 
 def _check_spark_memory(spec: Draft, path: str, report: Report) -> None:
