@@ -40,6 +40,7 @@ BASES = [
             "route": {"parentRefs": [{"name": "public"}]},
         }
     },
+    {"backup": {"to": "backups"}},
 ]
 """A value that has an effect has it on top of one of these."""
 
@@ -77,6 +78,9 @@ OTHERS: Object = {
     "console.route.hostnames": ["other.example"],
     "console.settings": {"ONYX_HISTORY_ARCHIVE": "s3://log/archive"},
     "console.resources": {"limits": {"memory": "1Gi"}},
+    "backup.schedule": "0 3 * * *",
+    "backup.settings": {"ONYX_TELEMETRY_LOG_LEVEL": "DEBUG"},
+    "backup.resources": {"limits": {"memory": "2Gi"}},
     "cluster.settings": {"ONYX_TAGS": "gpu"},
     "operator.settings": {"ONYX_OPERATOR_JOBS_RETRY_MIN_S": "2"},
     "zookeeper.settings": {"ONYX_TELEMETRY_LOG_LEVEL": "DEBUG"},

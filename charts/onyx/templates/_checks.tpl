@@ -50,6 +50,14 @@
 {{- if and .Values.console.enabled (not .Values.cluster.create) -}}
 {{- fail "console.enabled needs cluster.create=true: it shows the cluster of the chart" -}}
 {{- end -}}
+{{- if .Values.backup.enabled -}}
+{{- if not .Values.cluster.create -}}
+{{- fail "backup.enabled needs cluster.create=true: it backs up the cluster of the chart" -}}
+{{- end -}}
+{{- if not .Values.backup.to -}}
+{{- fail "backup.to is needed: s3://bucket/prefix, or a folder of the volume (data) or of backup.volumeMounts" -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.console.from (not .Values.networkPolicy.enabled) -}}
 {{- fail "console.from needs networkPolicy.enabled=true: a NetworkPolicy says who may reach the console" -}}
 {{- end -}}

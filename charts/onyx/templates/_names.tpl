@@ -92,6 +92,12 @@ priorityClassName: {{ . }}
 {{- end -}}
 {{- end -}}
 
+{{/* The account of the workers' pods, as the operator calls it. */}}
+{{- define "onyx.worker.serviceAccount" -}}
+{{- $given := .Values.cluster.serviceAccount -}}
+{{- default (ternary (printf "%s-worker" .Values.cluster.name) "default" $given.create) $given.name -}}
+{{- end -}}
+
 {{/* The namespaces that the operator looks after, as a JSON list; not used when clusterWide. */}}
 {{- define "onyx.namespaces" -}}
 {{- toJson (default (list .Release.Namespace) .Values.watchNamespaces | sortAlpha | uniq) -}}

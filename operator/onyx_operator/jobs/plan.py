@@ -348,7 +348,8 @@ def _same(seen: JobObservation, log: Log) -> JobPlan:
         return _ended(seen, _phase(record), "Finished", "the job has ended")
     message = (
         f"the log does not know job {record.job_id} any more: it was collected after its end, or "
-        "ZooKeeper has lost its data; another restartNonce runs the job again from its beginning"
+        "ZooKeeper has lost its data; restore a backup (`onyx restore`), or run it again from its "
+        "beginning by another restartNonce"
     )
     return JobPlan((), "Unknown", "Forgotten", message)
 
