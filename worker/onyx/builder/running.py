@@ -18,7 +18,7 @@ from onyx.errors import ManifestError, OnyxError, Problem, UserError
 from onyx.model import job as model
 from onyx.model.notices import notices, unused_declaration
 from onyx.model.parsing.job import parse_declared, parse_mapping
-from onyx.processes.surroundings import import_from, settings
+from onyx.processes.surroundings import import_from, interrupted_by_sigterm, settings
 from onyx.rights import of_its_author
 from onyx.settings import Settings, from_environment
 from onyx.spark.compiler.compile import compile_job
@@ -107,9 +107,9 @@ class Runnable(ABC):
         _refuse(wrong_here(job, found))
         _refuse(why_not_here(job, found, replaces=replace))
         warn(self._notices(job))
-        status, _ = run_here(
-            job, found, peers_of_processes(job, peers, processes), timeout_s=timeout_s
-        )
+        dealt = peers_of_processes(job, peers, processes)
+        with interrupted_by_sigterm():
+            status, _ = run_here(job, found, dealt, timeout_s=timeout_s)
         if status.state != "completed":
             raise JobFailed(status)
         return status

@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,25 @@ def import_from(*folders: Path) -> None:
     """Let modules be found in these folders too, first of all in the first: a console script, other
     than `python -m`, does not look where the user is."""
     sys.path[:0] = [str(folder.resolve()) for folder in folders]
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends everything in the block as Ctrl-C does, in an orderly way. Where the program has
+    said what it does, and on other threads than the main one, nothing changes."""
+    default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not default or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def stop_signal() -> threading.Event:

@@ -30,6 +30,7 @@ from onyx.peer.membership import PeerGroup
 from onyx.processes.child import worker_launcher
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import Supervisor, dealt
+from onyx.processes.surroundings import interrupted_by_sigterm
 from onyx.rights import of_its_author
 
 JOB_TIMEOUT_S = 60.0
@@ -88,7 +89,7 @@ def with_test_env(
     Raises:
         OnyxError: a module is wrong, or worker processes did not join.
     """
-    with ExitStack() as stack:
+    with interrupted_by_sigterm(), ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="onyx-test-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         chosen = settings or api.Settings()

@@ -8,10 +8,7 @@ they are looked for beside it.
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +19,7 @@ from onyx.cli.command_line import Argument, Option
 from onyx.cli.local_server import local_log
 from onyx.cli.options import EngineOption, JsonOption, ModulesOption
 from onyx.errors import OnyxError, SettingsError
-from onyx.processes.surroundings import settings
+from onyx.processes.surroundings import interrupted_by_sigterm, settings
 
 if TYPE_CHECKING:
     from onyx.cli.progress import JobProgress
@@ -106,7 +103,7 @@ def run(
     options = serve.ConsoleOptions(port=0) if console else None
     # While this process imports the rest of itself and checks the job, what forks the workers
     # imports what they need besides.
-    with _interrupted_by_sigterm(), local_log(given, keep, SHARED) as (there, launcher):
+    with interrupted_by_sigterm(), local_log(given, keep, SHARED) as (there, launcher):
         kept = None if keep is None else local_run.Kept(keep, resume)
         job, found = local_run.checked(file, modules, engine, log_level)
         local_run.refuse_here(job, found, file, replace, resume)
@@ -132,17 +129,3 @@ def _check_dead_letters(job: Job, progress: JobProgress, most: int | None) -> No
             "output but dead letters got any; mend what the first error says, or allow it with "
             "--fail-on-dead-letters N"
         )
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends everything in the block as Ctrl-C does, in an orderly way."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)

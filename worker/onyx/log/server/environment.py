@@ -5,6 +5,8 @@ Apart from `api`, because `onyx run` needs no more of that: its peers are other 
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from onyx.log.opening import led_to
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import Settings, TlsSettings, ZooKeeperServerSettings
 from onyx.telemetry.logs import follow_settings
+
+_folders: set[Path] = set()
+"""Temporary ones that are there."""
 
 
 class Env(msgspec.Struct, frozen=True):
@@ -47,7 +52,7 @@ def start_env(
     if settings.zookeeper_server != ZooKeeperServerSettings():
         return env_of(server_for(settings, data_dir), settings)
     follow_settings(settings.telemetry)
-    folder = data_dir or Path(tempfile.mkdtemp(prefix="onyx-log-"))
+    folder = data_dir or _temporary("onyx-log-")
     server = LocalLogServer(folder, durable)
     server.start()
     return Env(led_to(settings, folder), server)
@@ -66,7 +71,7 @@ def server_for(settings: Settings, data_dir: Path | None = None) -> ZooKeeperSer
             "one: leave it out, or start each with `onyx zookeeper`"
         )
     chosen = data_dir or wanted.data_dir
-    folder = Path(chosen or tempfile.mkdtemp(prefix="onyx-zookeeper-"))
+    folder = Path(chosen) if chosen else _temporary("onyx-zookeeper-")
     return ZooKeeperServer(
         folder, wanted.port or 0, host=wanted.host, heap_mib=wanted.heap_mib, tls=wanted.tls
     )
@@ -92,5 +97,21 @@ def env_of(server: ZooKeeperServer, settings: Settings) -> Env:
 
 
 def shutdown_env(env: Env) -> None:
-    """Stop the server of `start_env`; its data stays."""
+    """Stop the server of `start_env`; its data stays, unless that is in a temporary folder."""
     env.server.stop()
+    server = env.server
+    _remove(server.folder if isinstance(server, LocalLogServer) else server.data_dir)
+
+
+def _temporary(prefix: str) -> Path:
+    """A folder that goes with its environment, or with this process."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    _folders.add(folder)
+    atexit.register(_remove, folder)
+    return folder
+
+
+def _remove(folder: Path) -> None:
+    if folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        _folders.discard(folder)
