@@ -68,6 +68,10 @@ _LONG_WORD = re.compile(rf"\S{{{WORD_CHARACTERS_MAX + 1},}}")
 class OnyxError(Exception):
     """Root of all errors that Onyx raises on purpose."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows of it: the message is for the person, the rest is for us."""
+        return f"error: {brief(str(self))}".split("\n")
+
 
 class UserError(OnyxError):
     """A mistake that the person who wrote the job or called the API can correct."""
@@ -174,6 +178,11 @@ class JobRefused(OnyxError):
 
 class InvariantViolated(OnyxError):
     """A bug in Onyx, never the user's fault. Please report it with the message."""
+
+    @property
+    def _render_traceback_(self) -> Any:
+        """A notebook shows where it is: to it there is no such method."""
+        raise AttributeError("_render_traceback_")
 
 
 def brief(text: str) -> str:

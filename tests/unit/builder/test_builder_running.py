@@ -15,7 +15,7 @@ from onyx.builder import Job, JobFailed, blackhole, files, plugin, sequence, std
 from onyx.builder import running as builder_running
 from onyx.cli.command_table import run_command
 from onyx.client.statuses import JobStatus
-from onyx.errors import ManifestError, UserError
+from onyx.errors import InvariantViolated, ManifestError, OnyxError, UserError
 from onyx.ids import JobId, Position
 from onyx.model import job as model
 from onyx.settings import Settings
@@ -137,3 +137,18 @@ def test_the_drawing_is_svg_with_a_box_a_task_even_if_the_job_is_not_whole() -> 
 def test_nothing_is_submitted_from_a_job_that_is_not_valid() -> None:
     with pytest.raises(UserError):
         Job("job").submit()
+
+
+@pytest.mark.parametrize("call", ["build", "validate", "plan", "run", "submit"])
+def test_an_error_shows_the_line_that_calls_and_nothing_below(call: str) -> None:
+    wrong = Job("wrong").read(files("nowhere/*.csv", format="none"))  # type: ignore[arg-type]
+    with pytest.raises(OnyxError) as raised:
+        getattr(wrong, call)()
+    frames = [Path(each.path).name for each in raised.traceback]
+    assert frames == ["test_builder_running.py", "running.py"]
+    assert raised.value.__suppress_context__
+
+
+def test_a_notebook_shows_the_message_of_an_error_and_all_of_a_bug() -> None:
+    assert UserError("a\nb")._render_traceback_() == ["error: a", "b"]
+    assert not hasattr(InvariantViolated("a bug"), "_render_traceback_")

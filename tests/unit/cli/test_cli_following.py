@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
+from io import StringIO
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 from tests.support.log.replica_log import ReplicaLog
 
 from onyx.cli import following
-from onyx.cli.following import JobTimedOut, follow, is_ready
+from onyx.cli.following import JobTimedOut, LiveTable, follow, is_ready
 from onyx.client.statuses import JobStatus
 from onyx.client.submissions import Submission
 from onyx.ids import JobId, Position
@@ -77,3 +82,30 @@ def test_where_nobody_watches_the_cluster_is_asked_as_often_as_a_line_is_printed
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(" (")[0] for line in lines] == ["long running"] * 5
     assert cluster.asked == 5
+
+
+def test_in_a_notebook_the_figures_are_drawn_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[str, Any]] = []
+    handle = SimpleNamespace(update=lambda table: shown.append(("update", table)))
+
+    def display(table: Any, display_id: bool) -> Any:
+        shown.append(("new" if display_id else "", table))
+        return handle
+
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    drawing = LiveTable(Console(force_jupyter=True))
+    assert drawing.is_there
+    first, second, late = Table("first"), Table("second"), Table("late")
+    drawing.draw(first)
+    drawing.draw(second)
+    drawing.close()
+    drawing.draw(late)
+    assert shown == [("new", first), ("update", second)]
+
+
+def test_where_nobody_looks_nothing_is_drawn() -> None:
+    drawing = LiveTable(Console(file=StringIO()))
+    drawing.draw(Table("first"))
+    assert not drawing.is_there
+    assert drawing.console.file.getvalue() == ""  # type: ignore[attr-defined]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from onyx.builder.drawing import drawing
 from onyx.cli.functions import missing, modules_here, wrong_here
@@ -14,7 +16,7 @@ from onyx.cli.local_run import peers_of_processes, run_here, settings_for
 from onyx.client.calls import submit_job
 from onyx.client.statuses import JobStatus, in_a_sentence
 from onyx.client.submissions import Submission
-from onyx.errors import ManifestError, OnyxError, Problem, UserError
+from onyx.errors import InvariantViolated, ManifestError, OnyxError, Problem, UserError
 from onyx.model import job as model
 from onyx.model.notices import notices, unused_declaration
 from onyx.model.parsing.job import parse_declared, parse_mapping
@@ -27,6 +29,9 @@ from onyx.submission.here import not_here, why_not_here
 from onyx.submission.job_checks import wrong_options, wrong_sql
 from onyx.user_code.resolve import is_importing
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class JobFailed(OnyxError):
     """A job that was run has not completed."""
@@ -35,6 +40,22 @@ class JobFailed(OnyxError):
         super().__init__(in_a_sentence(status, status.name))
         self.status = status
         """What became of it."""
+
+
+def _plain(method: Callable[P, T]) -> Callable[P, T]:
+    """A method whose errors show the line that calls it, and nothing of what lies below: whoever
+    writes a job has to act on the message. A bug shows all."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except InvariantViolated:
+            raise
+        except OnyxError as error:
+            raise error.with_traceback(None) from None
+
+    return call
 
 
 class Runnable(ABC):
@@ -46,6 +67,7 @@ class Runnable(ABC):
     def manifest(self) -> dict[str, Any]:
         """The manifest as plain data."""
 
+    @_plain
     def build(self) -> model.Job:
         """The job as a value, which `onyx.api` and `onyx.testing` take.
 
@@ -54,6 +76,7 @@ class Runnable(ABC):
         """
         return parse_mapping(self.manifest())
 
+    @_plain
     def validate(self) -> list[Problem]:
         """Check the job as `onyx validate` does, the options of its plugins and the functions that
         are on this machine included; warnings of what has no effect.
@@ -67,6 +90,7 @@ class Runnable(ABC):
         _refuse(wrong_here(job, settings(modules=modules_here(job)), absent))
         return [*absent, *not_here(job, settings()), *self._notices(job)]
 
+    @_plain
     def plan(self) -> str:
         """How Spark would run the job, as `onyx plan` prints it.
 
@@ -78,6 +102,7 @@ class Runnable(ABC):
         job = _checked(parse_mapping(manifest))
         return render(compile_job(job), job)
 
+    @_plain
     def run(
         self,
         *,
@@ -114,6 +139,7 @@ class Runnable(ABC):
             raise JobFailed(status)
         return status
 
+    @_plain
     def submit(self, settings: Settings | None = None) -> Submission:
         """Submit the job to a cluster, whose workers have the modules of its functions.
 

@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 
 from onyx.base.on_demand import OnDemand
 from onyx.cli.progress import JobProgress
@@ -48,6 +50,7 @@ REPEATED_AFTER_S = 60.0
 ASK_INTERVAL_S = 0.5
 MEASURE_INTERVAL_S = 4.0
 """Between two questions to workers, and before the first one: a short job needs none."""
+_DISPLAY: OnDemand[Callable[..., Any]] = OnDemand("IPython.display:display")
 _READER = OnDemand[Callable[[JobReader, Settings], "MeasureReader"]](
     "onyx.client.measures:measure_reader"
 )
@@ -82,20 +85,23 @@ def follow(
     followed = client.submit(job).job if going is None else going
     tasks = topological_order(job.workflow)
     progress = JobProgress(job, lambda: workers.totals(followed, tasks))
-    watcher = Watcher(client, job, followed, there)
-    try:
-        running = _watch(client, workers, watcher, progress, console, timeout_s, ways_in, loan)
-    except BaseException as error:
-        if stays and isinstance(error, KeyboardInterrupt):
-            print("the job stays in its log: --resume lets it go on", file=sys.stderr, flush=True)
-        else:
-            client.kill(followed)
-        raise
-    status = client.status(followed)
-    progress.sample(client.completed_positions(running, job, followed))
-    if status.state == "completed" and not job.loses_track:
-        progress.settle()
-    drawn = console.is_terminal and not (loan and loan.is_lent)
+    watcher, drawing = Watcher(client, job, followed, there), LiveTable(console)
+    with closing(drawing):
+        try:
+            running = _watch(client, workers, watcher, progress, drawing, timeout_s, ways_in, loan)
+        except BaseException as error:
+            if stays and isinstance(error, KeyboardInterrupt):
+                what = "the job stays in its log: --resume lets it go on"
+                print(what, file=sys.stderr, flush=True)
+            else:
+                client.kill(followed)
+            raise
+        status = client.status(followed)
+        progress.sample(client.completed_positions(running, job, followed))
+        if status.state == "completed" and not job.loses_track:
+            progress.settle()
+        drawn = drawing.is_there
+        drawing.draw(progress.table("done", average=True))
     _print_end(job, status, progress, console, as_json, drawn)
     return status, progress
 
@@ -105,7 +111,7 @@ def _watch(
     workers: Supervisor,
     watcher: Watcher,
     progress: JobProgress,
-    console: Console,
+    drawing: LiveTable,
     timeout_s: float | None,
     ways_in: str,
     loan: TerminalLoan | None,
@@ -125,40 +131,65 @@ def _watch(
             ended.set()
 
     waited_s, shown_s = 0.0, 0.0
-    following = client.follow(look, failed=ended.set)
-    with following, Live(console=console, auto_refresh=False, transient=False) as live:
+    with client.follow(look, failed=ended.set):
         while not ended.wait(SAMPLE_INTERVAL_S):
             if (failure := workers.failure) is not None:
                 raise failure
-            if loan is not None and loan.look(live.stop):
+            if loan is not None and loan.look(drawing.close):
                 continue  # somebody debugs: nothing is said meanwhile, and no time passes
             waited_s += SAMPLE_INTERVAL_S
             if ways_in and is_ready(latest[0], job, workers.peers):
                 print(ways_in, end="", file=sys.stderr, flush=True)
                 ways_in = ""
-            if console.is_terminal or waited_s - shown_s >= PLAIN_INTERVAL_S:
+            if drawing.is_there or waited_s - shown_s >= PLAIN_INTERVAL_S:
                 shown_s = waited_s
-                _show(watcher.title(latest[0], waited_s), watcher, progress, console, live)
+                _show(watcher.title(latest[0], waited_s), watcher, progress, drawing)
             if timeout_s is not None and waited_s >= timeout_s:
                 raise JobTimedOut(f"the job had not ended after {timeout_s:g} s and was killed")
-        progress.sample(watcher.completed)
-        if console.is_terminal and not (loan and loan.is_lent):
-            live.update(progress.table("done", average=True), refresh=True)
     return running
 
 
-def _show(
-    title: str, watcher: Watcher, progress: JobProgress, console: Console, live: Live
-) -> None:
+class LiveTable:
+    """The figures of a job, drawn in the same place again and again: at a terminal, or below the
+    cell of a notebook. Elsewhere nothing is drawn."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._show = _DISPLAY.load() if console.is_jupyter else None
+        self._shown: Any = None
+        self.is_there = bool(self._live or self._show)
+        if self._live is not None:
+            self._live.start()
+
+    def draw(self, table: Table) -> None:
+        """Draw it in the place of the one before."""
+        if not self.is_there:
+            return
+        if self._live is not None:
+            self._live.update(table, refresh=True)
+        elif self._shown is not None:
+            self._shown.update(table)
+        elif self._show is not None:
+            self._shown = self._show(table, display_id=True)
+
+    def close(self) -> None:
+        """Leave what is drawn where it is, and draw no more."""
+        self.is_there = False
+        if self._live is not None:
+            self._live.stop()
+
+
+def _show(title: str, watcher: Watcher, progress: JobProgress, drawing: LiveTable) -> None:
     """Show how far the job is, and what is new."""
     progress.sample(watcher.completed)
-    if console.is_terminal:
-        live.update(progress.table(", ".join(filter(None, (title, watcher.done)))), refresh=True)
+    if drawing.is_there:
+        drawing.draw(progress.table(", ".join(filter(None, (title, watcher.done)))))
     else:
         line = ", ".join(filter(None, (progress.line(), watcher.done)))
-        console.print(f"{title}: {line}", markup=False, soft_wrap=True)
+        drawing.console.print(f"{title}: {line}", markup=False, soft_wrap=True)
     for line in watcher.news():
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        drawing.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_end(
