@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
+from onyx.settings import LogSettings, Settings, TlsSettings, ZooKeeperSettings
 from onyx_operator.owners import Tenant
 from onyx_operator.settings import OperatorSettings
 
@@ -82,6 +82,17 @@ def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settin
         tenancy_owner=str(Tenant(base.tenancy_owner, namespace, cluster["metadata"]["name"])),
         job_scheduler=spec.get("jobScheduler") or base.job_scheduler,
         zookeeper=zookeeper,
+        log=limits_of(cluster, base.log),
+    )
+
+
+def limits_of(cluster: Mapping[str, Any], base: LogSettings) -> LogSettings:
+    """What one job may have of an OnyxCluster, with what is said of logs besides."""
+    quotas = (cluster.get("spec") or {}).get("quotas") or {}
+    return replace(
+        base,
+        job_peers_max=quotas.get("peersPerJob") or base.job_peers_max,
+        job_priority_max=quotas.get("priority", base.job_priority_max),
     )
 
 

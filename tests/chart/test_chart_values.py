@@ -81,6 +81,7 @@ OTHERS: Object = {
     "backup.schedule": "0 3 * * *",
     "backup.settings": {"ONYX_TELEMETRY_LOG_LEVEL": "DEBUG"},
     "backup.resources": {"limits": {"memory": "2Gi"}},
+    "cluster.quotas": {"priority": 5},
     "cluster.settings": {"ONYX_TAGS": "gpu"},
     "operator.settings": {"ONYX_OPERATOR_JOBS_RETRY_MIN_S": "2"},
     "zookeeper.settings": {"ONYX_TELEMETRY_LOG_LEVEL": "DEBUG"},

@@ -26,6 +26,7 @@ SMALL: Mapping[str, Any] = {"image": "onyx-worker:1.0", "zookeeper": {"address":
 WHOLE: Mapping[str, Any] = {
     "tenancyId": "flights",
     "jobScheduler": "greedy",
+    "quotas": {"peersPerJob": 12, "priority": 10},
     "replicas": 3,
     "peersPerWorker": 8,
     "processesPerWorker": 2,

@@ -233,6 +233,22 @@ def test_an_edit_to_such_a_job_does_not_stop_the_one_that_runs(
         assert logs.commands("drain-job") == logs.commands("kill-job") == []
 
 
+def test_a_job_beyond_the_quotas_of_its_cluster_waits_for_more(
+    api: FakeApi, logs: Logs, workers: Workers
+) -> None:
+    asks = {**job(), "spec": {**job()["spec"], "priority": 5}}
+    (warning,) = check(asks, cluster(quotas={"priority": 4}, modules=["tasks"]))
+    assert warning.path == "spec.priority"
+    api.create(cluster(quotas={"priority": 4}))
+    with Operator(api, logs.connect, FAST):
+        api.create(asks)
+        found = api.wait_for("onyxjobs", "job", phase("Pending", "ClusterUnfit"))
+        assert "spec.priority: is 5" in found["status"]["message"]
+        assert submitted(logs) == []
+        api.patch("onyxclusters", "onyx", {"spec": {"quotas": {"priority": 5}}})
+        api.wait_for("onyxjobs", "job", condition("Submitted", "True"))
+
+
 def test_what_kubernetes_refuses_is_told_in_conditions_and_in_one_warning(
     api: FakeApi, logs: Logs
 ) -> None:

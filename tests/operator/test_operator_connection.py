@@ -66,3 +66,10 @@ def test_certificates_are_used_where_workers_use_them_and_the_account_is_theirs(
 def test_tenancy_and_scheduler_are_those_of_the_cluster() -> None:
     settings = found(tenancyId="shared", jobScheduler="greedy")
     assert (settings.tenancy_id, settings.job_scheduler) == ("shared", "greedy")
+
+
+def test_what_one_job_may_have_follows_from_the_quotas_of_the_cluster() -> None:
+    limits = found(quotas={"peersPerJob": 4, "priority": 0}).log
+    assert (limits.job_peers_max, limits.job_priority_max) == (4, 0)
+    assert found().log == BASE.log
+    assert found(quotas={}).log == BASE.log

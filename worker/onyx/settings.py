@@ -109,6 +109,11 @@ class LogSettings(msgspec.Struct, frozen=True):
     of its heap."""
     tenancy_jobs_max: Annotated[int, Meta(ge=1)] = 10_000
     """Jobs of a tenancy that run or wait for peers; more are refused when they are submitted."""
+    job_peers_max: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    """Peers that one job may have; a job that needs more is refused when it is submitted, and none
+    gets more. 0 sets no limit."""
+    job_priority_max: Annotated[int, Meta(ge=0, le=1_000)] = 1_000
+    """Highest priority that a job may have; others are refused when they are submitted."""
     poll_interval_s: float = 15.0
     """Interval of polling the log, in case a watch was lost."""
     append_queue_entries_max: int = 1_000

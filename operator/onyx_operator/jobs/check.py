@@ -2,7 +2,8 @@
 
 It finds warnings, never problems: a cluster may be made or changed after its jobs, and an image may
 contain modules that the cluster does not list. What Spark would not find in the pods of the cluster
-holds the job back until then, and so does a way in that the cluster does not have (`unfit`).
+holds the job back until then, and so does a way in that the cluster does not have, or what the job
+asks for beyond its quotas (`unfit`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from onyx.model.functions import function_names
 from onyx.model.job import Job
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
+from onyx.settings import LogSettings
+from onyx.submission.quotas import over_quota
 from onyx.submission.spark_pods import spark_pods, unseen
 from onyx_operator.conditions import problem_lines
+from onyx_operator.connection import limits_of
 from onyx_operator.entrances import closed, entrances
 
 
@@ -42,13 +46,16 @@ def check(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Pr
 
 
 def unfit(job: Job, cluster: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Why the pods of an OnyxCluster could not run a job; empty if nothing is known against it."""
+    """Why the pods of an OnyxCluster could not run a job, or its owner lets none have so much;
+    empty if nothing is known against it."""
     try:
         parsed = parse_cluster(cluster)
     except ManifestError:
         return ()  # which its own conditions say
     pods = spark_pods(parsed)
-    return (*closed(job, parsed), *(() if pods is None else unseen(job, pods)))
+    limits = limits_of(cluster, LogSettings())
+    executors = () if pods is None else unseen(job, pods)
+    return (*closed(job, parsed), *over_quota(job, limits), *executors)
 
 
 def why_unfit(job: Job, cluster: Mapping[str, Any]) -> str:

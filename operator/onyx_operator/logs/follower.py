@@ -195,6 +195,7 @@ class Follower:
             self._connect(self._settings),
             self._settings.job_scheduler,
             tenancy=self._settings.tenancy_id,
+            limits=self._settings.log,
         )
         self._client = client
         self._newest = client.replica()

@@ -10,7 +10,7 @@ CASES = Path(__file__).parents[2] / "conformance" / "cases"
     ("name", "cases"),
     [
         ("kafka_partitions", 18),
-        ("log_commands", 68),
+        ("log_commands", 67),
         ("log_sequences", 5),
         ("planning", 10),
         ("scheduler_end_states", 14),

@@ -47,7 +47,7 @@ def test_a_cluster_without_workers_is_told():
 def test_a_job_whose_peers_were_given_to_others_is_displaced():
     log = ReplicaLog().join("g", peers=4).submit("j", min_required_peers={"parse": 2})
     assert not displaced(log.new, "j")
-    log.submit("new", "read write")
+    log.submit("new", "read write", priority=1)
     assert displaced(log.new, "j")
     assert why_waiting(log.new, "j") == (
         "needs 4 peers (read 1, parse 2, write 1); the cluster has 4, 0 of them free; "

@@ -267,3 +267,63 @@ def test_what_a_waiting_job_demands_is_found_once_for_the_peers_that_there_are()
     assert demand(replica, JobId("waits")) is before
     replica = play(replica, *added(2, ["gpu"]))
     assert demand(replica, JobId("waits")).qualified == 3
+
+
+def three(name: str, **more: object) -> Command:
+    return job(name, "a", "b", "c", **more)
+
+
+@pytest.mark.parametrize(
+    ("peers", "jobs", "expected"),
+    [
+        (3, [three("j"), job("k", "d", "e")], {"j": 3, "k": 0}),
+        (3, [three("j"), job("k", "d", "e", priority=1)], {"j": 0, "k": 3}),
+        (3, [three("j", priority=1), job("k", "d", "e", priority=1)], {"j": 3, "k": 0}),
+        (4, [three("j"), job("k", "d", "e"), job("l", "f")], {"j": 3, "k": 0, "l": 1}),
+        (5, [three("j"), job("k", "d", "e")], {"j": 3, "k": 2}),
+        (7, [job("j", *"abcde"), job("k", "f"), job("l", "g")], {"j": 5, "k": 1, "l": 1}),
+        (5, [three("j"), job("k", "d"), job("l", *"efgh", priority=9)], {"j": 0, "k": 1, "l": 4}),
+        (4, [three("j"), job("k", *"efgh", priority=9), KillJob(job="k")], {"j": 4, "k": 0}),
+    ],
+    ids=[
+        "who runs keeps what it needs", "unless a higher priority asks", "an equal one is none",
+        "a small one finds room", "what is more than needed is given up",
+        "all have their least where it fits", "only who must gives way", "and comes back",
+    ],
+)  # fmt: skip
+def test_a_job_displaces_none_that_runs_unless_its_priority_is_higher(
+    peers: int, jobs: list[Command], expected: dict[str, int]
+) -> None:
+    replica = play(cluster(*[[]] * peers), *jobs)
+    assert {name: sum(counts(replica, name).values()) for name in expected} == expected
+    assert reconfigure(replica) == replica
+
+
+def test_who_waits_for_others_is_told_so() -> None:
+    replica = play(cluster(*[[]] * 3), three("j"), job("k", "d", "e"))
+    assert why_waiting(replica, JobId("k")) == (
+        "needs 2 peers (d 1, e 1); the cluster has 3, 0 of them free; jobs of its priority or a "
+        "higher one have the others"
+    )
+
+
+def test_an_upgrade_takes_the_place_of_the_old_job_before_others_that_wait() -> None:
+    jobs = [three("j"), job("k", "d", "e"), three("new", upgrades="j")]
+    replica = play(cluster(*[[]] * 3), *jobs)
+    assert (sum(counts(replica, "new").values()), counts(replica, "k")) == (3, {})
+
+
+@pytest.mark.parametrize("scheduler", ["greedy", "percentage"])
+def test_other_job_schedulers_serve_higher_priorities_first(scheduler: str) -> None:
+    late = job("k", "b", priority=1, percentage=60)
+    replica = play(cluster([], [], scheduler=scheduler), job("j", "a", percentage=60), late)
+    assert (counts(replica), counts(replica, "k")) == ({}, {"b": 2})
+
+
+def test_of_jobs_for_the_same_tags_the_one_that_runs_stays() -> None:
+    first = job("k", "b", "c", required_tags={"b": ["gpu"]}, min_required_peers={"c": 2})
+    then = job("j", "a", required_tags={"a": ["gpu"]})
+    replica = play(cluster(["gpu"], []), first, then)
+    assert (counts(replica), counts(replica, "k")) == ({"a": 1}, {})
+    replica = play(replica, *added(2, [], []))
+    assert (counts(replica), counts(replica, "k")) == ({"a": 1}, {})

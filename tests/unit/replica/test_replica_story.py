@@ -156,7 +156,7 @@ def test_a_job_that_loses_a_peer_of_a_task_that_must_not_says_so() -> None:
 
 
 def test_what_another_job_does_is_told_as_the_reason() -> None:
-    log = running().submit("late")
+    log = ReplicaLog().join("g", peers=3).submit(priority=1).ready().submit("late")
     log.tell(SuspendJob(job="j"))
     assert lines(log)[1] == "late job-taken: taken: 3 peers on 1 worker: read 1, parse 1, write 1"
     log.tell(ResumeJob(job="j"))

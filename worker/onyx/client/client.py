@@ -35,6 +35,7 @@ from onyx.replica.commands import (
 )
 from onyx.replica.commands.set_options import TaskOptions
 from onyx.replica.state import Replica
+from onyx.settings import LogSettings
 from onyx.upgrade.plan import UpgradePlan
 
 
@@ -49,6 +50,7 @@ class Client(JobReader):
         checks: Sequence[Check] = (),
         tenancy: str = "",
         by: str = UNKNOWN,
+        limits: LogSettings | None = None,
     ) -> None:
         """
         Args:
@@ -57,10 +59,12 @@ class Client(JobReader):
             checks: of jobs that are submitted, besides those against the log.
             tenancy: of the log, for lines of audit.
             by: who does what is done by this client, if a call does not say.
+            limits: what one job may have; None: what settings say by default.
         """
         super().__init__(log, Replicas(log, job_scheduler, archive))
         self._acts = Acts(log, tenancy, by)
-        self._submissions = Submissions(log, self._acts, self._replicas, checks)
+        limits = limits or LogSettings()
+        self._submissions = Submissions(log, self._acts, self._replicas, checks, limits)
 
     def submit(self, job: Job) -> Submission:
         """Submit a job, and upgrade an old one if `spec.upgrade` names it. See `submit_all`."""

@@ -29,7 +29,7 @@ def connect(settings: Settings) -> Client:
     try:
         archive = open_archive(settings, log)
         tenancy, by = settings.tenancy_id, user_of_process()
-        return Client(log, settings.job_scheduler, archive, CHECKS, tenancy, by)
+        return Client(log, settings.job_scheduler, archive, CHECKS, tenancy, by, settings.log)
     except BaseException:
         log.close()
         raise

@@ -32,7 +32,9 @@ from onyx.replica.jobs import is_known, restless
 from onyx.replica.scheduling.explain import TASKS_NAMED_MAX
 from onyx.replica.spec_of_job import spec_of
 from onyx.replica.state import Replica
+from onyx.settings import LogSettings
 from onyx.submission import preflight
+from onyx.submission.quotas import over_quota, within_quota
 from onyx.upgrade.plan import UpgradePlan, drop_unused_upgrade
 
 Check = Callable[[Job], Sequence[Problem]]
@@ -50,19 +52,28 @@ def id_of(job: Job) -> JobId:
 class Drafts:
     """Makes the entries of one client; nothing is appended."""
 
-    def __init__(self, log: ClientLog, job_scheduler: str) -> None:
+    def __init__(self, log: ClientLog, job_scheduler: str, limits: LogSettings) -> None:
         self._log = log
         self._job_scheduler = job_scheduler
+        self._limits = limits
 
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
         """Store a job; the entry that would submit it.
 
         Raises:
+            ManifestError: the job asks for more than a job may have.
             UserError: the job has too many tasks for an entry of the log.
             NoRoom: the tenancy would hold too much.
         """
+        if problems := self.problems(job):
+            raise ManifestError(problems)
         digest = self.store(job)
-        return submission(job_id, job, digest, self._job_scheduler, owner)
+        entry = submission(job_id, job, digest, self._job_scheduler, owner)
+        return msgspec.structs.replace(entry, spec=within_quota(entry.spec, self._limits))
+
+    def problems(self, job: Job) -> tuple[Problem, ...]:
+        """What a job asks for beyond what one may have."""
+        return over_quota(job, self._limits)
 
     def store(self, job: Job) -> str:
         """Store the manifest of a job, if there is room; its digest."""
@@ -86,12 +97,13 @@ class Submissions:
         acts: Acts,
         replicas: Replicas,
         checks: Sequence[Check],
+        limits: LogSettings,
     ) -> None:
         self._log = log
         self._acts = acts
         self._replicas = replicas
-        self._checks = checks
-        self._drafts = Drafts(log, replicas.job_scheduler)
+        self._drafts = Drafts(log, replicas.job_scheduler, limits)
+        self._checks = (*checks, self._drafts.problems)
 
     def submit_all(self, jobs: Sequence[Job]) -> list[Submission]:
         """Submit jobs, in this order, after all of them have been checked."""

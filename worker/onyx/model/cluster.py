@@ -17,6 +17,7 @@ import msgspec
 from msgspec import field
 
 from onyx.model import names
+from onyx.model.job.types import PEERS_MAX, PRIORITY_MAX
 from onyx.model.keys.compound import ListOf, MapOf
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
@@ -246,6 +247,16 @@ class NetworkPolicy(msgspec.Struct, frozen=True):
     list the API server."""
 
 
+class JobQuotas(msgspec.Struct, frozen=True):
+    """Most that one job may have. A job that asks for more is not submitted, and its OnyxJob says
+    which key to lower; one that runs keeps what it had when it was submitted."""
+
+    peers_per_job: Annotated[int | None, Integer(1, PEERS_MAX, "peers")] = None
+    """Peers; by default all that the workers have. A job that could use more gets no more."""
+    priority: Annotated[int, Integer(0, PRIORITY_MAX)] = PRIORITY_MAX
+    """Highest priority, above which no job of the cluster may be."""
+
+
 class ServiceAccount(msgspec.Struct, frozen=True):
     """The ServiceAccount of the workers; they need no permissions in Kubernetes."""
 
@@ -274,6 +285,8 @@ class Cluster(msgspec.Struct, frozen=True):
         Key(restriction="Cannot be changed: the log of the tenancy holds it."),
     ] = "balanced"
     """How peers are distributed over jobs."""
+    quotas: JobQuotas = JobQuotas()
+    """Most that one job may have."""
     replicas: Annotated[int, Integer(0, WORKERS_MAX, "workers")] = 2
     """Number of worker pods."""
     peers_per_worker: Annotated[int | None, Integer(1, PEERS_PER_WORKER_MAX, "peers")] = None

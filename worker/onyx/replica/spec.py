@@ -76,6 +76,8 @@ class JobSpec(Struct, frozen=True, rename="kebab", omit_defaults=True, dict=True
     """Most peers of the whole job; None for no limit."""
     percentage: Percent | None = None
     """Share of the cluster's peers; read by the job scheduler `percentage`."""
+    priority: Count = 0
+    """Jobs of a higher one are served first."""
     acker_percentage: Percent | None = None
     ackers: Count | None = None
     """How many peers are ackers, instead of a percentage of them."""

@@ -44,6 +44,7 @@ class JobKeys(TypedDict, total=False):
     upgrade: UpgradeKeys
     ack_returns: Mapping[str, Fn]
     percentage: int
+    priority: int
     metadata: Mapping[str, Any]
     acker_percentage: int
     ackers: int

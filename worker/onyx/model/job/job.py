@@ -22,7 +22,7 @@ from onyx.model.job.flow_conditions import FlowCondition
 from onyx.model.job.lifecycles import Lifecycle
 from onyx.model.job.spark import Spark
 from onyx.model.job.triggers import Trigger
-from onyx.model.job.types import PEERS_MAX, TRACKED_ONLY, TaskName, Time
+from onyx.model.job.types import PEERS_MAX, PRIORITY_MAX, TRACKED_ONLY, TaskName, Time
 from onyx.model.job.upgrade import Upgrade
 from onyx.model.job.windows import Window
 from onyx.model.keys.compound import Edge, ListOf, MapOf
@@ -124,6 +124,13 @@ class Job(msgspec.Struct, frozen=True):
         ),
     ] = None
     """Share of the cluster's peers, under the percentage job scheduler."""
+    priority: Annotated[
+        int,
+        Integer(0, PRIORITY_MAX),
+        Key(restriction="No higher than the cluster's quotas.priority."),
+    ] = 0
+    """Which jobs get peers where not all can run: those of a higher priority, even if others have
+    to stop for them."""
     metadata: Annotated[Mapping[str, Any], Metadata(), Key(origin="metadata")] = field(
         default_factory=lambda: EMPTY
     )

@@ -11,6 +11,7 @@ from onyx.model.keys.kinds import Integer, PartName
 from onyx.model.limits import TIMEOUT_MS_MAX
 
 PEERS_MAX = 10_000
+PRIORITY_MAX = 1_000
 SQL_CHARACTERS_MAX = 65_536
 TRACKED_ONLY = "Not under guarantee: at-most-once, which replays nothing."
 

@@ -4,8 +4,12 @@ Runs after every entry that changes members or jobs, in every process, with the 
 the places have no solution (tags), the newest job that asks for tags is left out, and so on; in the
 original it keeps its old peers by accident, here it has none.
 
-A job scheduler is two functions over the demands of the running jobs, in order of submission. One
-that comes later is a further row of `JOB_SCHEDULERS`.
+A job scheduler is two functions over the demands of the running jobs, those of higher priority
+first, then in order of submission. One that comes later is a further row of `JOB_SCHEDULERS`.
+
+Other than in the original, the balanced scheduler takes no job's last peers for one that comes
+later, unless that has a higher priority (`Demand.rank`). Where its arithmetic would, jobs are
+admitted by rank as far as their least numbers fit, and only the rest is dealt out.
 """
 
 from __future__ import annotations
@@ -41,6 +45,7 @@ def reconfigure(replica: Replica) -> Replica:
     if not replica.peers and not any(run.allocation for run in runs.values()):
         return replica  # jobs may be many before the first worker comes
     demands = [demand(replica, job) for job, run in runs.items() if not run.suspended]
+    demands.sort(key=lambda each: -each.priority)
     runnable = [each for each in demands if each.scheduler in TASK_SCHEDULERS]
     allocations = _allocate(replica, runnable)
     for job, run in runs.items():
@@ -55,6 +60,8 @@ def plan(replica: Replica, demands: Sequence[Demand]) -> SeatPlan:
     """Peers of each task of each job; a job that would starve somewhere gets none."""
     scheduler = JOB_SCHEDULERS.get(replica.job_scheduler, JOB_SCHEDULERS["balanced"])
     numbers = distribute(scheduler, demands, len(replica.peers))
+    if scheduler.keeps and _harms(numbers, demands):
+        numbers = distribute_kept(scheduler, demands, len(replica.peers))
     assert sum(numbers.values()) <= len(replica.peers), "nobody is offered what is not there"
     # Jobs that wait may be many more than those that run.
     demands = [each for each in demands if numbers[each.job] >= each.lower]
@@ -78,17 +85,18 @@ def _allocate(replica: Replica, demands: list[Demand]) -> dict[JobId, Allocation
             seated = [peer for peers in places.values() for peer in peers]
             assert len(frozenset(seated)) == len(seated), "a peer has one task"
             return _by_job(places)
-        left_out = _newest_with_tags(replica, demands)
+        left_out = _last_with_tags(replica, demands)
         demands = [each for each in demands if each is not left_out]
     return {}
 
 
-def _newest_with_tags(replica: Replica, demands: Sequence[Demand]) -> Demand:
-    """Only tags can leave a seat empty, so a job without them is never left out before one."""
+def _last_with_tags(replica: Replica, demands: Sequence[Demand]) -> Demand:
+    """The newest of the last rank. Only tags can leave a seat empty, so a job without them is never
+    left out before one."""
     tagged = [
         each for each in demands if any(task.required_tags for task in replica.spec(each.job).tasks)
     ]
-    return (tagged or demands)[-1]
+    return max(reversed(tagged or demands), key=lambda each: each.rank)
 
 
 def _by_job(places: Places) -> dict[JobId, Allocation]:
@@ -148,6 +156,8 @@ class JobScheduler(msgspec.Struct, frozen=True):
     """(demand, its number in the order, peers it has, all peers) -> the least of these is served
     first;
     None: what is left stays idle."""
+    keeps: bool = False
+    """Whether jobs keep the peers that they need to run (`distribute_kept`)."""
 
 
 def claim(demand: Demand, offer: int) -> int:
@@ -163,13 +173,47 @@ def distribute(scheduler: JobScheduler, demands: Sequence[Demand], peers: int) -
     """Peers of each job, after offers, claims and the distribution of the spare."""
     offers = scheduler.offer(demands, peers)
     got = {demand.job: claim(demand, offers.get(demand.job, 0)) for demand in demands}
+    spare = sum(offers.values()) - sum(got.values())
+    got = _deal(scheduler, [each for each in demands if each.job in offers], got, spare, peers)
+    return {
+        demand.job: got[demand.job] if got[demand.job] >= demand.lower else 0 for demand in demands
+    }
+
+
+def distribute_kept(
+    scheduler: JobScheduler, demands: Sequence[Demand], peers: int
+) -> dict[JobId, int]:
+    """Peers of each job, when jobs are admitted by rank, as far as their least numbers fit."""
+    got, spare = dict.fromkeys((each.job for each in demands), 0), peers
+    for each in sorted(demands, key=lambda each: each.rank):
+        if each.upper and each.lower <= spare:
+            got[each.job] = each.lower
+            spare -= each.lower
+    return _deal(scheduler, [each for each in demands if got[each.job]], got, spare, peers)
+
+
+def _harms(numbers: Counts, demands: Sequence[Demand]) -> bool:
+    """Whether a job that runs and could go on gets nothing, or one gets peers that comes after
+    another that gets none."""
+    without = [each for each in demands if each.upper and not numbers[each.job]]
+    last = max((each.rank for each in demands if numbers[each.job]), default=(0, 0))
+    return any(each.runs or each.rank < last for each in without)
+
+
+def _deal(
+    scheduler: JobScheduler,
+    demands: Sequence[Demand],
+    got: dict[JobId, int],
+    spare: int,
+    peers: int,
+) -> dict[JobId, int]:
+    """What the jobs have when what is spare is dealt out, too."""
     if scheduler.prefer is None:
         return got
-    spare = sum(offers.values()) - sum(got.values())
     open_ = [
         (scheduler.prefer(demand, order, got[demand.job], peers), order)
         for order, demand in enumerate(demands)
-        if demand.job in offers and got[demand.job] < demand.upper
+        if got[demand.job] < demand.upper
     ]
     heapify(open_)
     while spare > 0 and open_:
@@ -183,9 +227,7 @@ def distribute(scheduler: JobScheduler, demands: Sequence[Demand], peers: int) -
         got[demand.job] = has + 1
         spare -= 1
         heapreplace(open_, (scheduler.prefer(demand, order, has + 1, peers), order))
-    return {
-        demand.job: got[demand.job] if got[demand.job] >= demand.lower else 0 for demand in demands
-    }
+    return got
 
 
 def _balanced_offer(demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
@@ -236,7 +278,7 @@ def _percentage_preference(demand: Demand, order: int, has: int, peers: int) -> 
 
 
 JOB_SCHEDULERS: Mapping[str, JobScheduler] = {
-    "balanced": JobScheduler(_balanced_offer, _balanced_preference),
+    "balanced": JobScheduler(_balanced_offer, _balanced_preference, keeps=True),
     "greedy": JobScheduler(_greedy_offer, None),
     "percentage": JobScheduler(_percentage_offer, _percentage_preference),
 }

@@ -44,8 +44,21 @@ class Demand(msgspec.Struct, frozen=True, dict=True):
     scheduler: str
     share: int
     task_shares: Mapping[TaskName, float]
+    priority: int = 0
+    is_heir: bool = False
+    """Whether the job takes the place of one that it has ended."""
     batches: int | None = None
     """Batches of a colocated job: how often the machines have room for one peer of each task."""
+
+    @cached_property
+    def rank(self) -> tuple[int, int]:
+        """The least goes first where not all jobs can run: by priority, then those that run."""
+        return -self.priority, 0 if self.runs else 2 - self.is_heir
+
+    @cached_property
+    def runs(self) -> bool:
+        """Whether the job has peers."""
+        return any(self.present.values())
 
     @cached_property
     def lower(self) -> int:
@@ -73,8 +86,9 @@ class Demand(msgspec.Struct, frozen=True, dict=True):
 
 
 def jobs_to_serve(replica: Replica) -> list[JobId]:
-    """Running jobs that want peers, in the order of submission."""
-    return [job for job in replica.jobs if not replica.run(job).suspended]
+    """Running jobs that want peers: by priority, those of one in the order of submission."""
+    found = [job for job in replica.jobs if not replica.run(job).suspended]
+    return sorted(found, key=lambda job: -replica.spec(job).priority)
 
 
 def demand(replica: Replica, job: JobId) -> Demand:
@@ -127,6 +141,8 @@ def _demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
         scheduler=spec.task_scheduler,
         share=spec.percentage or 0,
         task_shares={task.name: task.percentage or 0 for task in spec.tasks},
+        priority=spec.priority,
+        is_heir=replica.records[job].upgrades is not None,
         batches=colocation.count_batches(replica, job) if colocated else None,
     )
 

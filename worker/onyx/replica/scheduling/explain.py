@@ -90,8 +90,10 @@ def _lacking_peers(replica: Replica, demand: Demand) -> str:
     sentence = f"needs {_peers(needed)} ({named}{more}); {there if replica.peers else NO_PEERS}"
     if displaced(replica, demand.job):
         return f"{sentence}; it ran until the job scheduler gave its peers to other jobs"
-    by_share = replica.job_scheduler == "percentage" and needed <= len(replica.peers)
-    if free < needed and not by_share:
+    fits = needed <= len(replica.peers)
+    if free < needed and fits and replica.job_scheduler == "balanced":
+        return f"{sentence}; jobs of its priority or a higher one have the others"
+    if free < needed and not (fits and replica.job_scheduler == "percentage"):
         return sentence
     return f"{sentence}, but {_reason(replica, demand)}"
 
