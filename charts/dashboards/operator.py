@@ -125,10 +125,59 @@ _API = Row(
     ],
 )
 
+_ZOOKEEPER = Row(
+    "Servers of ZooKeeper",
+    [
+        lines(
+            "Latency",
+            [
+                Query(
+                    f"{_rate(f'onyx_zookeeper_{what}_seconds_total', 'pod')}"
+                    f" / {_rate(f'onyx_zookeeper_{count}_total', 'pod')}",
+                    f"{name}, {{{{pod}}}}",
+                )
+                for what, count, name in (
+                    ("served_request", "served_requests", "requests"),
+                    ("disk_sync", "disk_syncs", "waits for the disk"),
+                )
+            ],
+            "Mean time to an answer, and until the disk has what was written: a slow disk makes "
+            "both slow, a lack of CPU only the first.",
+            unit="s",
+            width=8,
+        ),
+        lines(
+            "Outstanding requests",
+            [Query(f"sum by (pod) (onyx_zookeeper_outstanding_requests{{{OPERATOR}}})", "{{pod}}")],
+            "Taken and not answered. More and more: the server does not keep up.",
+            width=8,
+        ),
+        lines(
+            "Room used",
+            [
+                Query(
+                    f"1 - max by (pod) (onyx_zookeeper_disk_free_bytes{{{OPERATOR}}})"
+                    f" / max by (pod) (onyx_zookeeper_disk_bytes{{{OPERATOR}}})",
+                    "disk, {{pod}}",
+                ),
+                Query(
+                    f"max by (pod) (onyx_zookeeper_data_bytes{{{OPERATOR}}})"
+                    f" / max by (pod) (onyx_zookeeper_heap_bytes{{{OPERATOR}}})",
+                    "heap, {{pod}}",
+                ),
+            ],
+            "Of its disk, and of its heap by data. A server that is short of either dies, and all "
+            "jobs stand still.",
+            unit="percentunit",
+            width=8,
+        ),
+    ],
+)
+
 DASHBOARD = Dashboard(
     uid="onyx-operator",
     title="Onyx / Operator",
     description="The operator: jobs by phase, reconciling, clusters that it cannot reach.",
     variables=[OPERATOR_NAMESPACE],
-    rows=[_OVERVIEW, _JOBS, _RECONCILING, _API],
+    rows=[_OVERVIEW, _JOBS, _RECONCILING, _API, _ZOOKEEPER],
 )

@@ -141,6 +141,7 @@ async def _start(
     await installation.begin()
     jobs = Jobs(operator, partial(worker_pages, operator.kube))
     clusters = Clusters(operator, jobs.views.deaths, jobs.views.usage, jobs.views.trouble)
+    jobs.turned = clusters.logs_turned
     checks: dict[str, Check] = {
         JOBS.kind: jobs.check,
         CLUSTERS.kind: partial(check, operator),

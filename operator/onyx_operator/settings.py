@@ -59,7 +59,7 @@ class JobSettings(WorkPace, frozen=True):
 
     concurrent_max: int = 16
     resync_interval_s: float = 60.0
-    progress_interval_s: float = 15.0
+    progress_interval_s: float = 4.0
     """Interval at which the progress of jobs is read, and workers are asked for their lag; 0
     disables both."""
     release_timeout_s: float = 60.0
@@ -169,6 +169,9 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     """Servers of ZooKeeper that OnyxClusters may name besides those of `ONYX_ZOOKEEPER_ADDRESS`,
     each as `host:port`, with `/path` where the log is below one. The operator goes to no others,
     and shows its account and certificates to these."""
+    zookeeper_pages: tuple[str, ...] = ()
+    """Pages of the servers of `ONYX_ZOOKEEPER_ADDRESS`, each as `host:port`, which are asked for
+    `/readyz` while nobody reaches them."""
     tenancies: tuple[str, ...] = ()
     """Tenancies that do not begin with the name of the namespace whose OnyxClusters may have them,
     each as `namespace/tenancy`."""

@@ -31,7 +31,7 @@ from tests.support.servers.ports import free_port
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import HttpSettings, TelemetrySettings
-from onyx.telemetry.collectors import ZooKeeperDataCollector
+from onyx.telemetry.collectors import ZooKeeperCollector
 from onyx.telemetry.http_server import TelemetryServer
 
 pytestmark = [
@@ -206,7 +206,9 @@ def prometheus(
 def pages_of(zookeeper: ZooKeeperServer) -> TelemetryServer:
     """What `onyx zookeeper` serves of its server."""
     registry = CollectorRegistry()
-    registry.register(ZooKeeperDataCollector(zookeeper.data_bytes, zookeeper.heap_bytes))
+    registry.register(
+        ZooKeeperCollector(zookeeper.figures, zookeeper.disk_bytes, zookeeper.heap_bytes)
+    )
     return TelemetryServer("127.0.0.1", 0, registry, lambda: True, lambda: True)
 
 

@@ -20,6 +20,7 @@ from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import DEPLOYMENTS
 from onyx_operator.clusters.spec import ClusterRefusal, deleting, read_spec, taken
 from onyx_operator.clusters.status import news, status
+from onyx_operator.logs.state import Trouble
 from onyx_operator.settings import ClusterSettings, OperatorSettings
 from onyx_operator.work_queue import ObjectKey
 
@@ -129,6 +130,55 @@ def test_a_tenancy_that_is_nearly_full_is_reported(held: int, expected: tuple[st
     assert condition(status(seen, ClusterPlan()), "HasRoom")[:2] == expected
     names = {each["type"] for each in status(unknown, ClusterPlan())["conditions"]}
     assert "HasRoom" not in names
+
+
+@pytest.mark.parametrize(
+    ("trouble", "expected"),
+    [
+        (None, ("True", "Connected", "its log is followed")),
+        (
+            Trouble("LogUnreachable", "no answer; zk-0 says: disk full: 0 bytes", "DiskFull"),
+            (
+                "False",
+                "DiskFull",
+                "no answer; zk-0 says: disk full: 0 bytes; jobs go on when it is there again",
+            ),
+        ),
+        (
+            Trouble("TooManyClusters", "100 logs are followed already"),
+            ("Unknown", "TooManyClusters", "100 logs are followed already"),
+        ),
+    ],
+)
+def test_whether_zookeeper_is_reached_is_a_condition(
+    trouble: Trouble | None, expected: tuple[str, str, str]
+) -> None:
+    seen = ClusterObservation(cluster(), pool(), NOW_S, trouble=trouble)
+
+    assert condition(status(seen, ClusterPlan()), "ZooKeeperReachable") == expected
+
+
+def test_what_workers_say_that_are_not_ready_is_told() -> None:
+    seen = ClusterObservation(
+        cluster(), pool(), NOW_S, (), workers(2), said=["fleet-worker-0 says: joining the cluster"]
+    )
+
+    found = condition(status(seen, ClusterPlan()), "Ready")
+    assert found[1] == "WorkersStarting"
+    assert "0 of 2 workers are ready; fleet-worker-0 says: joining the cluster; if" in found[2]
+
+
+def test_a_worker_that_runs_again_says_how_it_ended_before() -> None:
+    """Else the reason comes and goes with the back-off."""
+    ended = {"terminated": {"exitCode": 2, "message": "no module named flihgts"}}
+    again = {"state": {"running": {}}, "lastState": ended, "ready": False}
+    pods = [pod("fleet-worker-0", containerStatuses=[again])]
+
+    found = condition(reported(pool(), workers(2), pods), "Ready")
+    assert found[1] == "WorkersFailing"
+    assert "fleet-worker-0: it ended with 2: no module named flihgts" in found[2]
+    recovered = [pod("fleet-worker-0", containerStatuses=[{**again, "ready": True}])]
+    assert condition(reported(pool(), workers(2), recovered), "Ready")[1] == "WorkersStarting"
 
 
 def test_processes_that_die_in_pods_that_go_on_are_told() -> None:
@@ -255,7 +305,8 @@ def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
     second = reported(pool(), workers(**all_ready(2)), of=of, now_s=NOW_S + 300)
 
     times = {each["type"]: each["lastTransitionTime"] for each in second["conditions"]}
-    assert times == {"Reconciled": NOW, "Ready": LATER, "Stable": NOW}
+    assert times.pop("Ready") == LATER
+    assert set(times.values()) == {NOW}
 
 
 def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> None:
@@ -381,7 +432,7 @@ def test_executors_that_come_and_go_by_themselves_are_not_waited_for() -> None:
 
 def test_a_cluster_without_spark_says_nothing_of_it() -> None:
     names = {each["type"] for each in reported(pool(), workers(**all_ready(2)))["conditions"]}
-    assert names == {"Reconciled", "Ready", "Stable"}
+    assert names == {"Reconciled", "Ready", "Stable", "ZooKeeperReachable"}
 
 
 def test_events_are_about_what_is_new() -> None:

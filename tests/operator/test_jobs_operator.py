@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.operator.declaring import FAST, condition, declare, phase, reported, started, submitted
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
@@ -20,6 +21,8 @@ from onyx.log.interface import ClientLog
 from onyx.replica.commands import KillJob, SetOptions
 from onyx.replica.commands.set_options import TaskOptions
 from onyx.settings import Settings
+from onyx.telemetry.http_server import TelemetryServer
+from onyx_operator.logs import follower
 
 
 def config_map(name: str, of: Any) -> dict[str, Any]:
@@ -437,3 +440,39 @@ def test_a_bad_day_of_the_api_server_delays_and_loses_nothing(
     api.delete("onyxjobs", "job")
     api.wait_for("onyxjobs", "job", lambda found: found is None)
     assert set(submitted(logs)) == {job_id}
+
+
+def test_keys_that_kubectl_may_have_made_of_other_words_are_told(
+    api: FakeApi, operator: Operator, workers: Workers
+) -> None:
+    spec = job()["spec"]
+    spec["catalog"][0]["options"] = {"segments": [{"false": 1}]}
+    started(api, **spec)
+    found = api.wait_for("onyxjobs", "job", condition("Validated", "True", "KeysMisread"))
+    (said,) = (e["message"] for e in found["status"]["conditions"] if e["type"] == "Validated")
+    assert said.startswith("spec.catalog[0].options.segments[0].false: is perhaps n, no or off")
+
+
+def test_why_zookeeper_does_not_serve_is_told_of_clusters_and_jobs(
+    api: FakeApi, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "REOPEN_S", 0.1)
+    full = "disk full: 0 of 9 bytes are free for its data"
+    page = TelemetryServer("127.0.0.1", 0, None, lambda: True, lambda: full)
+    found = settings(ZOOKEEPER_PAGES=f"127.0.0.1:{page.port}")
+    here = replace(found.engine.zookeeper, address="zookeeper:2181")
+    found = replace(found, engine=replace(found.engine, zookeeper=here))
+    logs.away.set()
+    try:
+        with Operator(api, logs.connect, found):
+            api.create(cluster())
+            api.create(job())
+            api.wait_for(
+                "onyxclusters", "onyx", condition("ZooKeeperReachable", "False", "DiskFull")
+            )
+            waiting = api.wait_for("onyxjobs", "job", phase("Pending", "LogUnreachable"))
+            assert f"no ZooKeeper answers; 127.0.0.1 says: {full}" in waiting["status"]["message"]
+            logs.away.clear()
+            api.wait_for("onyxclusters", "onyx", condition("ZooKeeperReachable", "True"))
+    finally:
+        page.close()

@@ -20,6 +20,10 @@ async def nobody(former: str, settings: Settings) -> bool:
     return False
 
 
+async def silent(_: Settings) -> list[str]:
+    return []
+
+
 def test_a_listener_that_raises_has_the_log_followed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "REOPEN_S", 0.01)
     log, heard = MemoryLog(), list[Position]()
@@ -32,7 +36,9 @@ def test_a_listener_that_raises_has_the_log_followed_anew(monkeypatch: pytest.Mo
     async def versions() -> None:
         found = asyncio.Event()
         listener = follower.Listener(hear, lambda *_: None, found.set)
-        following = follower.Follower(Settings(), lambda _: log.client(), 2, listener, nobody)
+        following = follower.Follower(
+            Settings(), lambda _: log.client(), 2, listener, nobody, silent
+        )
         await asyncio.wait_for(found.wait(), WAIT_S)
         writer = log.client()
         writer.append(marker("a"))

@@ -29,12 +29,14 @@ from onyx.reports.measures import (
 )
 from onyx.settings import Settings
 from onyx.telemetry.http_server import TelemetryServer
+from onyx_operator import pages
 from onyx_operator.clusters import observe
 from onyx_operator.kube import KubeError
 from onyx_operator.logs import lags as module
-from onyx_operator.logs.lags import JobLags, documents, lag_of, lags, page
+from onyx_operator.logs.lags import JobLags, documents, lag_of, lags
 from onyx_operator.logs.state import JobLag
 from onyx_operator.owners import Tenant
+from onyx_operator.pages import ANSWERED, obstacles, page
 
 JOB, OTHER = JobId("job-1"), JobId("job-2")
 READ = TaskName("t")
@@ -142,7 +144,8 @@ def answer(data: bytes, ends: bool = True) -> Serve:
 def asked(serve: Serve) -> bytes:
     async def ask() -> bytes:
         async with serving(serve) as port:
-            return await page("127.0.0.1", port)
+            status, body = await page("127.0.0.1", port, "/lag")
+            return body if status == ANSWERED else b""
 
     return asyncio.run(ask())
 
@@ -157,7 +160,7 @@ def test_a_page_is_its_body() -> None:
         b"",
         b"HTTP/1.1 404 Not Found\r\n\r\npages: /livez",
         b"200",
-        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * module.PAGE_BYTES_MAX,
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * pages.PAGE_BYTES_MAX,
     ],
     ids=["nothing", "an older worker", "no HTTP", "too much"],
 )
@@ -166,14 +169,37 @@ def test_another_answer_is_none(data: bytes) -> None:
 
 
 def test_who_hangs_or_is_not_there_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(pages, "TIMEOUT_S", 0.05)
     assert asked(answer(b"HTTP/1.1 200 OK\r\n\r\n[", ends=False)) == b""
-    assert asyncio.run(page("127.0.0.1", 1)) == b""
+    assert asyncio.run(page("127.0.0.1", 1, "/lag")) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\nok\n", []),
+        (
+            b"HTTP/1.1 503 No\r\n\r\npaused: the log has not answered for 17 s\n",
+            ["pod says: paused: the log has not answered"],
+        ),
+        (b"HTTP/1.1 503 No\r\n\r\nred \x1b[31m", ["pod does not answer"]),
+        (b"HTTP/1.1 404 No\r\n\r\npages: /a", ["pod does not answer"]),
+        (b"HTTP/1.1 503 No\r\n\r\n" + b"a" * 999, [f"pod says: {'a' * 200}"]),
+        (b"", ["pod does not answer"]),
+    ],
+    ids=["ready", "since when", "no words", "an older one", "long", "nothing"],
+)
+def test_a_pod_says_why_it_is_not_ready(said: bytes, expected: list[str]) -> None:
+    async def ask() -> list[str]:
+        async with serving(answer(said)) as port:
+            return await obstacles([("pod", ("127.0.0.1", port))])
+
+    assert asyncio.run(ask()) == expected
 
 
 def learnt(monkeypatch: pytest.MonkeyPatch, *serves: Serve) -> dict[JobId, JobLag]:
     """What is known of jobs when workers that answer so have been asked."""
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(pages, "TIMEOUT_S", 0.05)
     replica = replace(REPLICA, jobs=(JOB,))
     log: Any = SimpleNamespace(replica=replica, trouble=None)
     changed: list[Any] = []

@@ -5,18 +5,16 @@ The same checks as `onyx validate` makes, so that a mistake reads the same where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.manifest import CLUSTER_KIND, JOB_KIND
-from onyx.model.notices import notices
+from onyx.model.notices import misread_keys, notices
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
-from onyx.model.report import at
 from onyx.submission.job_checks import wrong_options, wrong_sql
 
 Object = Mapping[str, Any]
@@ -29,9 +27,6 @@ class Verdict(msgspec.Struct, frozen=True):
     warnings: tuple[Problem, ...] = ()
 
 
-MISREAD_MAX = 4
-"""Such warnings of one object: a list of segments would repeat the same."""
-_BOOLEAN_WORDS = {"true": "y, yes or on", "false": "n, no or off"}
 _STAYS = Problem(
     "spec.upgrade",
     "applies to each edit while it stands here",
@@ -43,29 +38,15 @@ def _job(job: Object) -> Verdict:
     try:
         declared, parsed = parse_declared(job)
     except ManifestError as error:
-        return Verdict(problems=error.problems)
+        return Verdict(error.problems, misread_keys(job.get("spec")))
     if parsed is None:
         return Verdict()
-    misread = tuple(islice(_misread(job.get("spec"), "spec"), MISREAD_MAX))
     section, keeps_state = parsed.upgrade, declared.upgrade_policy == "KeepState"
     stays = keeps_state and section is not None and (section.tasks or section.windows)
     repeats = (_STAYS,) if stays else ()
     problems = (*wrong_options(parsed), *wrong_sql(parsed))
-    return Verdict(problems, (*misread, *repeats, *notices(parsed)))
-
-
-def _misread(value: Any, path: str) -> Iterator[Problem]:
-    """Keys that may have been other words: kubectl makes `"false"` of a key `n`."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            if key in _BOOLEAN_WORDS:
-                words = f"is perhaps {_BOOLEAN_WORDS[key]} in your file"
-                message = f"{words}, which kubectl reads as {key} where it is not in quotes"
-                yield Problem(at(path, key), message, "quote it")
-            yield from _misread(each, at(path, str(key)))
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _misread(each, at(path, index))
+    warnings = (*misread_keys(job.get("spec")), *repeats, *notices(parsed))
+    return Verdict(problems, warnings)
 
 
 def _cluster(cluster: Object) -> Verdict:

@@ -77,6 +77,11 @@ class Clusters:
         if cluster:
             self._reconciler.touch(ObjectKey(body["metadata"]["namespace"], cluster))
 
+    def logs_turned(self) -> None:
+        """A log was found or lost, which conditions say."""
+        for key in self._operator.clusters.store:
+            self._reconciler.touch(key)
+
     async def _observe(self, _: ObjectKey, body: Object) -> ClusterObservation:
         found = await observe(self._operator, body)
         log = connection(body, self._operator.settings)

@@ -11,6 +11,7 @@ from onyx.settings import Settings
 from onyx_operator.clusters.environment import METRICS_PORT
 from onyx_operator.clusters.observed import ClusterObservation, ExistingObject
 from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, selector, selector_text
+from onyx_operator.clusters.readiness import is_ready
 from onyx_operator.clusters.resources import STATEFUL_SETS, ChildObject, children, kinds
 from onyx_operator.clusters.spec import ClusterRefusal, deleting, read_spec, taken
 from onyx_operator.context import OperatorProcess
@@ -27,6 +28,7 @@ from onyx_operator.kube import (
     Resource,
 )
 from onyx_operator.owners import Tenant
+from onyx_operator.pages import obstacles
 from onyx_operator.tenancies import refused_for
 
 PODS = Resource("v1", "Pod", "pods")
@@ -52,10 +54,16 @@ async def observe(operator: OperatorProcess, body: Object) -> ClusterObservation
     pods: list[Object] = []
     if workers is not None and not _full(workers):
         pods = await kube.list_all(PODS, namespace, selector_text(selector(name)))
+    unready = [
+        (str(each["metadata"]["name"]), (str(each["status"]["podIP"]), METRICS_PORT))
+        for each in pods
+        if (each.get("status") or {}).get("podIP") and not is_ready(each)
+    ]
+    said = await obstacles(unready) if unready else []
     of_spark: list[Object] = []
     if isinstance(wanted, Pool) and wanted.cluster.spark is not None:
         of_spark = await kube.list_all(PODS, namespace, selector_text(wanted.spark_selector()))
-    return ClusterObservation(body, wanted, time.time(), found, workers, pods, of_spark)
+    return ClusterObservation(body, wanted, time.time(), found, workers, pods, of_spark, said=said)
 
 
 async def worker_pages(kube: Kube, log: Settings) -> list[tuple[str, int]]:

@@ -60,3 +60,5 @@ class ClusterObservation(msgspec.Struct, frozen=True):
     """What its tenancy holds in ZooKeeper; None: not known."""
     trouble: Trouble | None = None
     """Why its log cannot be used now."""
+    said: Sequence[str] = ()
+    """What pods that run and are not ready say of it."""

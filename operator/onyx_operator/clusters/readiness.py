@@ -119,6 +119,9 @@ def _waiting(status: Object) -> Iterator[str]:
             ended = f" (it ended with {_ended(last)})" if "exitCode" in last else ""
             yield f"{reason}: {message}{ended}" if message else f"{reason}{ended}"
         last = (container.get("state") or {}).get("terminated") or {}
+        if "running" in (container.get("state") or {}) and not container.get("ready"):
+            # It runs again, and has not said yet whether it will.
+            last = (container.get("lastState") or {}).get("terminated") or {}
         if last.get("exitCode"):
             yield f"it ended with {_ended(last)}"
 

@@ -3,8 +3,8 @@ that follow from its change, one for each condition with a new reason. Pure.
 
 Conditions: `Reconciled`, whether all objects are as the spec says, and `Ready`, whether all workers
 have joined and are up to date; with a Spark server also `SparkReady`. `Stable` says whether worker
-processes die, `HasRoom` whether jobs fit into what the tenancy may hold in ZooKeeper. Why they are
-not is found in the pods.
+processes die, `ZooKeeperReachable` whether its log is, `HasRoom` whether jobs fit into what the
+tenancy may hold there. Why workers are not ready is found in the pods, and in what these say.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from onyx_operator.kube import timestamp
 Object = Mapping[str, Any]
 _QUIET = (
     "Connecting",
+    "Connected",
     "WorkersStarting",
     "Updating",
     "ScalingDown",
@@ -57,6 +58,7 @@ def status(seen: ClusterObservation, plan: ClusterPlan) -> dict[str, Any]:
         verdicts["SparkReady"] = spark_ready(seen, pool, pool.cluster.spark)
     if pool is not None:
         verdicts["Stable"] = _stable(seen)
+        verdicts["ZooKeeperReachable"] = _zookeeper(seen)
     if pool is not None and seen.usage is not None and seen.usage.bytes is not None:
         verdicts["HasRoom"] = _has_room(seen.usage)
     return {
@@ -135,7 +137,7 @@ def _ready(seen: ClusterObservation, trouble: ClusterRefusal | None, counts: Obj
         return "False", "WorkersFailing", "; ".join([shown, *whys])
     if ready >= replicas:
         return "False", "Updating", f"{shown}, {updated} are up to date"
-    return "False", "WorkersStarting", f"{shown}; {_where_to_look(seen, counts)}"
+    return "False", "WorkersStarting", "; ".join((shown, *seen.said, _where_to_look(seen, counts)))
 
 
 def _stable(seen: ClusterObservation) -> Verdict:
@@ -144,6 +146,16 @@ def _stable(seen: ClusterObservation) -> Verdict:
         return "True", "NoDeaths", "no worker process has died lately"
     deaths = sorted(seen.deaths, key=lambda each: each.at_ms)
     return "False", reason(deaths), sentence(deaths)
+
+
+def _zookeeper(seen: ClusterObservation) -> Verdict:
+    """Whether the operator reaches the log of the cluster; why not, its servers say, too."""
+    trouble = seen.trouble
+    if trouble is None:
+        return "True", "Connected", "its log is followed"
+    if not trouble.cause:
+        return "Unknown", trouble.reason, trouble.message
+    return "False", trouble.cause, f"{trouble.message}; jobs go on when it is there again"
 
 
 def _has_room(usage: Usage) -> Verdict:

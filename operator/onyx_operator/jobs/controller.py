@@ -17,7 +17,7 @@ from onyx.errors import OnyxError, Problem, Unavailable
 from onyx.ids import JobId
 from onyx.model.crd.status import PHASES
 from onyx.settings import Settings
-from onyx_operator.connection import tenancy_of
+from onyx_operator.connection import hosts_of, tenancy_of
 from onyx_operator.context import OperatorProcess
 from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.check import check
@@ -32,7 +32,9 @@ from onyx_operator.logs.lags import Workers
 from onyx_operator.logs.state import Trouble
 from onyx_operator.logs.view import LogViews
 from onyx_operator.owners import Tenant
+from onyx_operator.pages import obstacles
 from onyx_operator.reconciler import ObjectKind, Reconciler
+from onyx_operator.settings import OperatorSettings
 from onyx_operator.work_queue import ObjectKey
 
 CHECK_TIMEOUT_S = 2.0
@@ -60,8 +62,17 @@ class Jobs:
         actor = Actor(kube, self._jobs, metrics, operator.authors, settings.retry_max_s)
         heir = partial(_inherits, kube)
         self.views = LogViews(
-            settings, operator.connect, self._log_changed, metrics, heir, workers, kube.mark
+            settings,
+            operator.connect,
+            self._log_changed,
+            metrics,
+            heir,
+            workers,
+            partial(_of_servers, operator.settings),
+            kube.mark,
         )
+        self.turned: Callable[[], None] = lambda: None
+        """Called when a log was found or lost."""
         self._logs = LogsOfJobs(operator, self.views)
         self._observer = Observer(operator, self._logs, now_s)
         self._departures = Departures(operator, self.views, actor, now_s)
@@ -123,6 +134,7 @@ class Jobs:
     def _log_changed(self, jobs: Collection[JobId] | None) -> None:
         """Some jobs have changed in their log; None: any may have."""
         if jobs is None:
+            self.turned()
             for key in self._jobs:
                 self._reconciler.touch(key)
             self._search()
@@ -159,6 +171,16 @@ def job_kind(
         return await actor.act(body, seen.spec, plan, log)
 
     return ObjectKind(observer.observe, plan, act, status, news, PLANS_MAX)
+
+
+async def _of_servers(operator: OperatorSettings, log: Settings) -> list[str]:
+    """What the servers of ZooKeeper say that do not serve, where they are those of the
+    installation."""
+    if log.zookeeper.address != operator.engine.zookeeper.address:
+        return []
+    return await obstacles(
+        [(host, (host, port)) for host, port in hosts_of(",".join(operator.zookeeper_pages))]
+    )
 
 
 async def _inherits(kube: Kube, former: str, settings: Settings) -> bool:

@@ -16,6 +16,7 @@ from onyx.model.changing import fingerprint, without
 from onyx.model.declaration import Declaration, JobRef
 from onyx.model.job import Job
 from onyx.model.limits import NOTHING_DECLARED
+from onyx.model.notices import misread_keys
 from onyx.model.parsing.job import job_hash, parse_declared, parse_manifest
 from onyx.upgrade.plan import drop_unused_upgrade
 from onyx_operator.conditions import problem_lines
@@ -44,6 +45,8 @@ class Spec(msgspec.Struct, frozen=True):
     """Why there is no job."""
     problem_reason: str = ""
     """The problem in one word."""
+    misread: str = ""
+    """Keys that kubectl may have made of other words, a line each."""
     deleted_at: str = ""
     """When the object was deleted by its user; empty while it is wanted."""
 
@@ -83,6 +86,7 @@ def read_spec(
         metadata["name"],
         metadata["uid"],
         metadata.get("generation", 0),
+        misread=problem_lines(misread_keys(body.get("spec"))),
         deleted_at=metadata.get("deletionTimestamp") or "",
     )
     try:

@@ -204,8 +204,11 @@ def _first(verdicts: Mapping[str, Verdict], truth: Truth) -> str:
 def _grounds(spec: Spec, plan: JobPlan, log: Log | Trouble) -> dict[str, Verdict]:
     """What every job needs."""
     valid: Verdict = ("True", "Valid", "the spec is a job that this version can run")
+    if spec.misread:
+        valid = ("True", "KeysMisread", spec.misread)
     if spec.problem:
-        valid = ("False", spec.problem_reason, spec.problem)
+        lines = filter(None, (spec.problem, spec.misread))
+        valid = ("False", spec.problem_reason, "\n".join(lines))
     elif plan.refusal:
         valid = ("False", plan.reason, plan.refusal)
     ready: Verdict = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -29,6 +29,8 @@ from onyx_operator.logs.state import CONNECTING, TAKEN, Trouble
 Connect = Callable[[Settings], ClientLog]
 Heir = Callable[[str, Settings], Awaitable[bool]]
 """Whether the log of an owner belongs to that of some settings now."""
+Servers = Callable[[Settings], Awaitable[Sequence[str]]]
+"""What the servers of a log say that do not serve, a line each."""
 T = TypeVar("T")
 
 CHECK_INTERVAL_S = 5.0
@@ -37,6 +39,8 @@ REOPEN_S = 5.0
 """Wait before a log that could not be opened is tried again."""
 ARRIVAL_TIMEOUT_S = 20.0
 """Longest wait for our own entry to come back by the subscription."""
+_CAUSES = (("disk full", "DiskFull"), ("no quorum", "NoQuorum"))
+"""Words of a server of `onyx zookeeper` on its page `/readyz`, and what is wrong then."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,10 +66,11 @@ class Follower:
         threads_max: int,
         listener: Listener,
         heir: Heir,
+        servers: Servers,
     ) -> None:
         self._settings = settings
         self._connect = connect
-        self._heir = heir
+        self._heir, self._servers = heir, servers
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(threads_max, "onyx-log-view")
@@ -153,7 +158,7 @@ class Follower:
                     continue
                 self._set_trouble(Trouble(TAKEN, str(error)))
             except OnyxError as error:
-                self._set_trouble(Trouble("LogUnreachable", str(error)))
+                await self._unreachable(error)
             except Exception as error:
                 logger.exception("following the log at %s failed", self._where())
                 self._set_trouble(Trouble("LogUnreachable", f"{type(error).__name__}: {error}"))
@@ -184,7 +189,7 @@ class Follower:
                 self.usage = await self._in_thread(self._client.log.usage)
                 self._set_trouble(None)
             except Unavailable as error:
-                self._set_trouble(Trouble("LogUnreachable", str(error)))
+                await self._unreachable(error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._poke.wait(), CHECK_INTERVAL_S)
             self._poke.clear()
@@ -241,12 +246,22 @@ class Follower:
                 arrived.set_result(None)
         self._arrivals = [each for each in self._arrivals if each[0] > position]
 
+    async def _unreachable(self, error: OnyxError) -> None:
+        """The log cannot be used: why, by what we see and by what the servers say."""
+        said = await self._servers(self._settings)
+        words = " ".join(said)
+        cause = next((cause for sign, cause in _CAUSES if sign in words), "Unreachable")
+        message = "; ".join((str(error), *said))
+        self._set_trouble(Trouble("LogUnreachable", message, cause))
+
     def _set_trouble(self, trouble: Trouble | None) -> None:
-        if (trouble is None) != (self.trouble is None):
+        before, self.trouble = self.trouble, trouble
+        if (trouble is None) != (before is None):
             logger.info("the log at %s is %s", self._where(), "lost" if trouble else "found")
-            self.trouble = trouble
+        if (trouble and trouble.cause) != (before and before.cause) or bool(trouble) != bool(
+            before
+        ):
             self._listener.turned()
-        self.trouble = trouble
 
     def _where(self) -> str:
         return f"{self._settings.zookeeper.address}, tenancy {self._settings.tenancy_id}"

@@ -39,25 +39,21 @@ from onyx.reports.measures import (
 from onyx.settings import Settings
 from onyx_operator.logs.follower import Follower
 from onyx_operator.logs.state import JobLag
+from onyx_operator.pages import ANSWERED, Address, page
 
-Address = tuple[str, int]
 Workers = Callable[[Settings], Awaitable[Sequence[Address]]]
 """Where the workers of a log serve their pages."""
-TIMEOUT_S = 2.0
-"""Longest wait for a worker."""
 LOOK_S = 10.0
 """Longest time for all workers of a log; who has not answered by then is silent."""
 AT_ONCE = 4
 """Workers of a log that are asked at the same time."""
 WORKERS_PER_S = 20
 """Workers of a log that are asked, as a mean: of many, each less often."""
-PAGE_BYTES_MAX = 1_048_576
 PAGES_BYTES_MAX = 16_777_216
 """Answers of all workers of a log together."""
 LATENCY_PART = 0.99
 WHOLE_MAX = 2**53
 """More no figure of a status has: JSON of others ends there."""
-_PIECE_BYTES = 65_536
 logger = logging.getLogger(__name__)
 _DOCUMENTS = msgspec.json.Decoder(list[WorkerMeasures])
 
@@ -117,7 +113,8 @@ class JobLags:
         async def ask() -> None:
             nonlocal left
             while waiting and left > 0:
-                body = await page(*waiting.pop())
+                status, body = await page(*waiting.pop(), "/lag")
+                body = body if status == ANSWERED else b""
                 left -= len(body)
                 found.extend(documents(body, replica))
 
@@ -201,22 +198,3 @@ def _of_log(document: WorkerMeasures, replica: Replica) -> WorkerMeasures:
 
 def _is_histogram(its: Durations) -> bool:
     return not its.counts or (bool(its.bounds_s) and len(its.counts) == len(its.bounds_s) + 1)
-
-
-async def page(host: str, port: int) -> bytes:
-    """What a worker answers; empty when it does not, in time."""
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, port)
-            try:
-                writer.write(b"GET /lag HTTP/1.0\r\n\r\n")
-                data = bytearray()
-                while len(data) <= PAGE_BYTES_MAX and (piece := await reader.read(_PIECE_BYTES)):
-                    data += piece
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return b""
-    head, _, body = bytes(data).partition(b"\r\n\r\n")
-    answered = head.split(b" ")[1:2] == [b"200"] and len(data) <= PAGE_BYTES_MAX
-    return body if answered else b""

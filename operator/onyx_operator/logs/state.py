@@ -132,6 +132,9 @@ class Trouble(msgspec.Struct, frozen=True):
     """The log is not known: `ClusterNotFound`, `ClusterRefused`, `ClusterNotReady`,
     `TooManyClusters`; or cannot be used: `Connecting`, `LogUnreachable`, `TenancyTaken`."""
     message: str
+    cause: str = ""
+    """What is wrong with ZooKeeper, in one word: `DiskFull`, `NoQuorum` or `Unreachable`; empty
+    where it is something else."""
     without_workers: bool = False
     """There are no workers either; otherwise jobs go on as they were."""
 

@@ -25,7 +25,7 @@ from onyx.replica.state import Replica
 from onyx.reports.deaths import Death
 from onyx.settings import Settings
 from onyx_operator.logs.documents import JobDocuments
-from onyx_operator.logs.follower import Connect, Follower, Heir, Listener
+from onyx_operator.logs.follower import Connect, Follower, Heir, Listener, Servers
 from onyx_operator.logs.jobs import by_owner, changed_jobs, jobs_that_wait, stage_of
 from onyx_operator.logs.lags import JobLags, Workers
 from onyx_operator.logs.state import Log, Stage, Trouble, UpgradeVerdict
@@ -55,6 +55,7 @@ class LogView:
         threads_max: int,
         heir: Heir,
         workers: Workers,
+        servers: Servers,
         mark: str = "",
     ) -> None:
         self._changed = changed
@@ -63,7 +64,7 @@ class LogView:
         self._looks_at_waiting = False
         self._checks = Checks()
         listener = Listener(self._checks.hear, self._moved, lambda: changed(None))
-        self._log = Follower(settings, connect, threads_max, listener, heir)
+        self._log = Follower(settings, connect, threads_max, listener, heir, servers)
         self._documents = JobDocuments(self._log, changed)
         self._lags = JobLags(self._log, partial(workers, settings), changed, settings.tenancy_id)
         self._upgrade_judge = UpgradeJudge(self._log, self._checks, self.append)
@@ -203,9 +204,10 @@ class LogViews:
         metrics: OperatorMetrics,
         heir: Heir,
         workers: Workers,
+        servers: Servers,
         mark: str = "",
     ) -> None:
-        self._heir = heir
+        self._heir, self._servers = heir, servers
         self._workers = workers
         self._mark = mark
         self._settings = settings
@@ -231,6 +233,7 @@ class LogViews:
             THREADS_MAX,
             self._heir,
             self._workers,
+            self._servers,
             self._mark,
         )
         self._views[settings] = made

@@ -7,8 +7,9 @@ runs everywhere, but its author may expect an effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
+from typing import Any
 
 from onyx.base.structs import fields
 from onyx.errors import Problem
@@ -45,6 +46,30 @@ _INSTEAD = {
     "cluster_ref": "--zookeeper and --tenancy name a cluster",
 }
 """What has the effect of a key for who uses the command line."""
+
+
+MISREAD_MAX = 4
+"""Such warnings of one object: a list of segments would repeat the same."""
+_BOOLEAN_WORDS = {"true": "y, yes or on", "false": "n, no or off"}
+
+
+def misread_keys(spec: Any) -> tuple[Problem, ...]:
+    """Keys of an object's spec that may have been other words: kubectl makes `"false"` of a key
+    `n`. The first of them."""
+    return tuple(islice(_misread(spec, "spec"), MISREAD_MAX))
+
+
+def _misread(value: Any, path: str) -> Iterator[Problem]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            if key in _BOOLEAN_WORDS:
+                words = f"is perhaps {_BOOLEAN_WORDS[key]} in your file"
+                message = f"{words}, which kubectl reads as {key} where it is not in quotes"
+                yield Problem(at(path, key), message, "quote it")
+            yield from _misread(each, at(path, str(key)))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _misread(each, at(path, index))
 
 
 def notices(job: Job) -> tuple[Problem, ...]:

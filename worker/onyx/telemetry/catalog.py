@@ -451,5 +451,39 @@ ZOOKEEPER_HEAP = Metric(
     "onyx_zookeeper_heap_bytes", "gauge", (),
     "Largest heap of a server of `onyx zookeeper` (`ONYX_ZOOKEEPER_SERVER_HEAP_MIB`).",
 )  # fmt: skip
-EXPORTED = (*METRICS, MEMORY_KILLS, ZOOKEEPER_DATA, ZOOKEEPER_HEAP)
+ZOOKEEPER_OUTSTANDING = Metric(
+    "onyx_zookeeper_outstanding_requests", "gauge", (),
+    "Requests that a server of `onyx zookeeper` has taken and not answered.",
+)  # fmt: skip
+ZOOKEEPER_SERVED = Metric(
+    "onyx_zookeeper_served_requests_total", "counter", (),
+    "Requests that a server of `onyx zookeeper` has answered.",
+)  # fmt: skip
+ZOOKEEPER_SERVED_SECONDS = Metric(
+    "onyx_zookeeper_served_request_seconds_total", "counter", (),
+    "Time that a server of `onyx zookeeper` took for them; by its requests, the latency.",
+)  # fmt: skip
+ZOOKEEPER_SYNCS = Metric(
+    "onyx_zookeeper_disk_syncs_total", "counter", (),
+    "Times that a server of `onyx zookeeper` waited until its disk has what it wrote.",
+)  # fmt: skip
+ZOOKEEPER_SYNC_SECONDS = Metric(
+    "onyx_zookeeper_disk_sync_seconds_total", "counter", (),
+    "Time of these waits.",
+)  # fmt: skip
+ZOOKEEPER_DISK_FREE = Metric(
+    "onyx_zookeeper_disk_free_bytes", "gauge", (),
+    "Room that is left where a server of `onyx zookeeper` has its data.",
+)  # fmt: skip
+ZOOKEEPER_DISK = Metric(
+    "onyx_zookeeper_disk_bytes", "gauge", (),
+    "All the room that there is.",
+)  # fmt: skip
+OF_ZOOKEEPER = (
+    ZOOKEEPER_DATA, ZOOKEEPER_HEAP, ZOOKEEPER_OUTSTANDING, ZOOKEEPER_SERVED,
+    ZOOKEEPER_SERVED_SECONDS, ZOOKEEPER_SYNCS, ZOOKEEPER_SYNC_SECONDS, ZOOKEEPER_DISK_FREE,
+    ZOOKEEPER_DISK,
+)  # fmt: skip
+"""What a server of `onyx zookeeper` shows."""
+EXPORTED = (*METRICS, MEMORY_KILLS, *OF_ZOOKEEPER)
 """All that workers and servers of ZooKeeper show."""

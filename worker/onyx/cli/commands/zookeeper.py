@@ -24,7 +24,7 @@ from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.above import close_server_of
 from onyx.processes.surroundings import settings, stop_signal
 from onyx.settings import Settings, ZooKeeperSettings
-from onyx.telemetry.collectors import ZooKeeperDataCollector
+from onyx.telemetry.collectors import ZooKeeperCollector
 from onyx.telemetry.http_server import TelemetryServer
 
 POLL_S = 0.2
@@ -116,10 +116,11 @@ def _open_pages(
         waiting = member.obstacle if member is not None else ""
         if waiting or server.serves():
             return waiting or closing.done or "its nodes are still open to everybody"
-        return "it does not serve: starting, or no leader is elected"
+        alone = member is None
+        return server.full_disk() or ("starting" if alone else "no quorum: no leader is elected")
 
     registry = CollectorRegistry()
-    registry.register(ZooKeeperDataCollector(server.data_bytes, server.heap_bytes))
+    registry.register(ZooKeeperCollector(server.figures, server.disk_bytes, server.heap_bytes))
     pages = TelemetryServer(
         telemetry.metrics_host,
         telemetry.metrics_port,
@@ -136,7 +137,8 @@ def _attend(closing: _Closing, member: Member | None, stop: threading.Event) -> 
     while not stop.wait(POLL_S):
         if server.exit_code is not None:
             raise Unavailable(
-                f"ZooKeeper at {server.address} has ended with code {server.exit_code}: see above"
+                f"ZooKeeper at {server.address} has ended with code {server.exit_code}: "
+                f"{server.full_disk() or 'see above'}"
             )
         if not said and server.serves() and (member is None or member.serves()):
             closing.advance()

@@ -44,7 +44,9 @@ _POLL_S = 0.01
 _PROBE_MIN_S, _PROBE_MAX_S = 0.05, 1.0
 """A server that is still starting takes a question and never answers it, so early ones are given up
 soon. A busy machine gets longer: a quarter of what it has taken so far."""
-_DATA_SIZE = re.compile(rb"zk_approximate_data_size\t(\d+)")
+_FIGURE = re.compile(rb"^zk_(\w+)\t([0-9.]+)$", re.MULTILINE)
+DISK_FULL_BYTES = 1 << 20
+"""With less room ZooKeeper's next file, which it makes in one piece, has no place."""
 _HANDSHAKE_S = 1.0
 """The first handshake of a virtual machine that has just started takes a third of a second."""
 
@@ -120,9 +122,28 @@ class ZooKeeperServer:
         """The largest heap of its virtual machine."""
         return self._heap_mib << 20
 
-    def data_bytes(self) -> int | None:
-        """How much data it keeps in memory, about; None when it does not answer."""
-        return data_bytes(self._near_host, self.port, 1.0, self._tls.client if self._tls else None)
+    def figures(self) -> dict[str, float]:
+        """What it says of itself, by names of `mntr`; empty when it does not answer."""
+        tls = self._tls.client if self._tls else None
+        said = _asked(b"mntr", self._near_host, self.port, 1.0, tls)
+        return {name.decode(): float(value) for name, value in _FIGURE.findall(said)}
+
+    def disk_bytes(self) -> tuple[int, int]:
+        """The room that is left where its data lies, and all that there is.
+
+        Raises:
+            OSError: there is no such folder.
+        """
+        found = os.statvfs(self.data_dir)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+    def full_disk(self) -> str:
+        """That its disk is full, in words; empty while there is room."""
+        with contextlib.suppress(OSError):
+            free_bytes, all_bytes = self.disk_bytes()
+            if free_bytes < DISK_FULL_BYTES:
+                return f"disk full: {free_bytes:,} of {all_bytes:,} bytes are free for its data"
+        return ""
 
     def start(self) -> None:
         """Start, unless `launch` has, and wait until it serves. A port that was free may be
@@ -327,14 +348,6 @@ def is_serving(
 ) -> bool:
     """Whether a ZooKeeper at this address serves clients (`ruok` also answers when it does not)."""
     return b"Mode:" in _asked(b"srvr", host, port, timeout_s, tls)
-
-
-def data_bytes(
-    host: str, port: int, timeout_s: float = 1.0, tls: ssl.SSLContext | None = None
-) -> int | None:
-    """How much data a ZooKeeper keeps, about; None when it does not say."""
-    found = _DATA_SIZE.search(_asked(b"mntr", host, port, timeout_s, tls))
-    return int(found[1]) if found else None
 
 
 def _asked(

@@ -68,7 +68,9 @@ def _status() -> Schema:
         tenancyHolder=text(
             "Namespace and name of the OnyxCluster that has the log which this one asks for."
         ),
-        conditions=conditions("Reconciled, Ready, SparkReady or Stable"),
+        conditions=conditions(
+            "Reconciled, Ready, SparkReady, Stable, ZooKeeperReachable or HasRoom"
+        ),
     )
 
 
