@@ -162,8 +162,12 @@ def test_only_parts_are_replaced_and_only_by_a_job_that_can_begin(
     assert [*(tmp_path / "out").iterdir()] == [own]
 
 
-def test_what_a_job_reads_is_not_replaced(settings: Settings, tmp_path: Path) -> None:
-    part = part_of("other", tmp_path / "out")
+@pytest.mark.parametrize("base", ["", "."])
+def test_what_a_job_reads_is_not_replaced(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings, part = Settings(data_dir=base), part_of("other", tmp_path / "out")
     with pytest.raises(UserError, match=r"job .* reads .*: name another folder"):
         why_not_here(job(PLAIN.replace("in.jsonl", "out/*.jsonl")), settings, replaces=True)
     assert part.exists()

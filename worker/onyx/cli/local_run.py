@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.following import follow
 from onyx.cli.functions import check_functions, named_modules
-from onyx.cli.job_file import read_job, refuse
+from onyx.cli.job_file import read_file, read_job, refuse, warn
 from onyx.cli.local_server import TENANCY, local_log
 from onyx.cli.options import EngineChoice
 from onyx.cli.progress import JobProgress
@@ -28,6 +28,7 @@ from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.log.opening import led_to
 from onyx.model.job import CatalogEntry, Job
+from onyx.model.parsing.text import located
 from onyx.model.plugins import takes_requests
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import Supervisor, dealt
@@ -35,6 +36,7 @@ from onyx.processes.surroundings import configure_logs, import_from, is_set, set
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 from onyx.submission.here import why_not_here
+from onyx.submission.key_types import unlike_keys
 from onyx.telemetry.logs import follow_settings
 from onyx.user_code.breakpoints import lending
 
@@ -75,11 +77,14 @@ def checked(
 
 
 def refuse_here(job: Job, found: Settings, file: Path, replaces: bool, resumes: bool) -> None:
-    """Raises:
-    ManifestError: something is missing where the job is to run, or its rows would stand beside
-        those of another run; arguments as of `why_not_here`.
+    """Warn of keys that never meet; arguments as of `why_not_here`.
+
+    Raises:
+        ManifestError: something is missing where the job is to run, or its rows would stand beside
+            those of another run.
     """
     refuse(why_not_here(job, found, file, replaces, resumes), file)
+    warn(located(unlike_keys(job, found), read_file(file), str(file)))
 
 
 def _beside(found: Settings, *folders: Path) -> Settings:

@@ -243,21 +243,22 @@ class Places:
         except (UserError, Unavailable):
             return ()
 
+    def read_by(self, entry: CatalogEntry) -> list[str]:
+        """The files that a task reads, as far as they may be looked at from here."""
+        if entry.type == "output" or entry.plugin != FILES:
+            return []
+        seen = (absolute(each, self._base) for each in _paths(entry) if self._is_seen(each))
+        return [path for each in seen for path in self._files.matching(each)]
+
     def clear(self, occupied: Sequence[Occupied]) -> None:
         """Remove what lies there of other jobs.
 
         Raises:
             UserError: this job reads some of it.
         """
-        read = {
-            each
-            for entry in self._job.catalog
-            if entry.type != "output" and entry.plugin == FILES
-            for path in _paths(entry)
-            for each in self._files.matching(absolute(path, self._base))
-        }
+        read = {_real(each) for entry in self._job.catalog for each in self.read_by(entry)}
         for each in occupied:
-            mine = next((part.path for part in each.parts if part.path in read), None)
+            mine = next((part.path for part in each.parts if _real(part.path) in read), None)
             if mine is not None:
                 raise UserError(
                     f"job {self._job.name} reads {mine}, so it is not removed from the folder of "
@@ -265,6 +266,10 @@ class Places:
                 )
         for each in occupied:
             each.clear()
+
+
+def _real(path: str) -> str:
+    return path if is_remote(path) else os.path.realpath(path)
 
 
 def _key(index: int) -> str:

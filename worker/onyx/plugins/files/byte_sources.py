@@ -21,11 +21,11 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 
 from onyx.errors import Unavailable, UserError
+from onyx.plugins.files.options import COMPRESSED
 from onyx.storage.files import FileSystem, system_errors
 
 SKIP_BYTES = 1_048_576
 """Read at a time while looking for an offset in a compressed file."""
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _DAMAGED = (
     *(EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, UnicodeDecodeError),
     *(pa.ArrowInvalid, pa.ArrowIndexError, pa.ArrowNotImplementedError),

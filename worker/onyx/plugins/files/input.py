@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from onyx.errors import OnyxError, UserError
 from onyx.model.report import nearest
-from onyx.plugins.files.byte_sources import COMPRESSED, FileBytes
+from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.csv_format import CsvColumns, CsvRecords, read_header
 from onyx.plugins.files.extras import Extras, partition_columns, partition_values
 from onyx.plugins.files.lines import (
@@ -24,7 +24,12 @@ from onyx.plugins.files.lines import (
     TextColumns,
     TextRecords,
 )
-from onyx.plugins.files.options import FilesInputOptions
+from onyx.plugins.files.options import (
+    COMPRESSED,
+    FilesInputOptions,
+    format_by_name,
+    suffix_of,
+)
 from onyx.plugins.files.parquet_reader import ParquetReader, ParquetRows, rows_of
 from onyx.plugins.files.text_reader import FileBlocks, FileReader
 from onyx.plugins.json_columns import JsonColumns
@@ -36,10 +41,6 @@ from onyx.storage.files import InputFiles
 
 FILES_MAX = 65_536
 """Partitions of a job are numbered in 16 bits."""
-_BY_SUFFIX = {
-    ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
-    ".txt": "text", ".log": "text", ".tsv": "csv",
-}  # fmt: skip
 
 
 class FilesInput(Input):
@@ -238,12 +239,12 @@ class Formats:
         """The format of a file, by the option or by the name of the file. Raises UserError."""
         if self._options.format is not None:
             return self._options.format
-        suffix = _suffix(path)
-        if suffix not in _BY_SUFFIX:
+        found = format_by_name(path)
+        if found is None:
             raise option_error(
                 self._context, "format", f"is missing, and the name of {path} does not tell it"
             )
-        return _BY_SUFFIX[suffix]
+        return found
 
     def records(self, path: str, bad: BadRecords) -> tuple[Records, int]:
         """What splits a file into records, and the offset of its first record."""
@@ -254,7 +255,7 @@ class Formats:
         if kind == "text":
             return (TextRecords(bad) if self._columns is None else TextColumns(bad)), 0
         options = self._options
-        delimiter = options.delimiter or ("\t" if _suffix(path) == ".tsv" else ",")
+        delimiter = options.delimiter or ("\t" if suffix_of(path) == ".tsv" else ",")
         if options.columns is not None:
             columns, offset = options.columns, 0
         else:
@@ -298,11 +299,3 @@ class Formats:
                 raise option_error(
                     self._context, "types", f"names {column!r}, which {path} lacks; {hint}"
                 )
-
-
-def _suffix(path: str) -> str:
-    """The suffix of the format; a suffix of the compression after it is left out."""
-    name = PurePath(path)
-    if name.suffix.lower() in COMPRESSED:
-        name = name.with_suffix("")
-    return name.suffix.lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,6 +12,12 @@ from onyx.errors import Problem
 from onyx.plugins.options import Options, PartOptions, wrong_location
 from onyx.plugins.starting import Form, StartFrom, wrong_start
 
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+"""How names of compressed files end."""
+_BY_SUFFIX = {
+    ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
+    ".txt": "text", ".log": "text", ".tsv": "csv",
+}  # fmt: skip
 COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
 """The compressions of parts, by format; the first is the default."""
 RECORD_BYTES_MAX = 1_048_576
@@ -88,3 +95,16 @@ class FilesOutputOptions(PartOptions, frozen=True):
         if self.compression is not None and self.compression not in possible:
             can_be = f"{self.format} can be {', '.join(possible)}"
             yield Problem("compression", f"is {self.compression!r}, but {can_be}")
+
+
+def suffix_of(path: str) -> str:
+    """The suffix of the format; a suffix of the compression after it is left out."""
+    name = PurePath(path)
+    if name.suffix.lower() in COMPRESSED:
+        name = name.with_suffix("")
+    return name.suffix.lower()
+
+
+def format_by_name(path: str) -> str | None:
+    """The format of a file by the end of its name, if that says it."""
+    return _BY_SUFFIX.get(suffix_of(path))
