@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.jobs.yaml_jobs import manifest
 
 from onyx import api
 from onyx.cli.command_table import run_command
@@ -169,7 +170,7 @@ def test_keys_of_the_operator_are_warned_of_at_their_lines(
     # A plan is for Spark, which refuses to keep state.
     keys = [key for key in OF_THE_OPERATOR if command != "plan" or "KeepState" not in key]
     file.write_text(text_of(more="".join(f"  {key}\n" for key in keys)))
-    next_step = "settings_for" if command == "run" else "settings"
+    next_step = {"run": "settings_for", "submit": "connect"}.get(command, "settings")
     monkeypatch.setattr(f"onyx.cli.commands.{command}.{next_step}", None, raising=False)
     nothing = contextlib.nullcontext((None, None))
     monkeypatch.setattr("onyx.cli.commands.run.local_log", lambda *_: nothing)
@@ -327,6 +328,22 @@ def test_watermarks_that_no_input_assigns_are_warned_of(kind: str, more: dict[st
     assert found.hint == "give an input watermarkKey or assignWatermarkFn"
     timer = {"type": "timer", "period": [1, "second"]}
     assert notices(windowed(FIXED, timer)) == ()
+
+
+@pytest.mark.parametrize("assigned", ["", ", watermarkKey: t"])
+def test_a_join_that_no_event_time_reaches_is_warned_of(assigned: str) -> None:
+    text = f"""
+        workflow: [[one, join], [other, same], [same, join], [join, write]]
+        catalog:
+          - {{name: one, type: input, plugin: generator}}
+          - {{name: other, type: input, plugin: generator{assigned}}}
+          - {{name: same, type: function, fn: "f:inc"}}
+          - {{name: join, left: {{task: one, key: k, at: t}}, right: {{task: same, key: k, at: t}},
+             range: 1 hour}}
+          - {{name: write, type: output, plugin: stdout}}
+    """
+    found = notices(parse_mapping(manifest(text)))
+    assert [each.path for each in found] == ([] if assigned else ["spec.catalog[3].left"])
 
 
 TIMER = {"type": "timer", "period": [1, "second"]}

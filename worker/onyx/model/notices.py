@@ -23,7 +23,7 @@ from onyx.model.plugins import runs_spark
 from onyx.model.report import PROBLEMS_MAX, at
 from onyx.model.requests import windows_asked_for
 from onyx.model.spark_settings import spark_notices
-from onyx.model.workflow import stateful_tasks
+from onyx.model.workflow import ancestors, stateful_tasks
 
 TASKS_NAMED_MAX = 8
 _OF_PEERS = (
@@ -82,6 +82,7 @@ def notices(job: Job) -> tuple[Problem, ...]:
         _of_windows(job),
         _of_triggers(job),
         _of_event_time(job),
+        _of_joins(job),
         _of_requests(job),
         _of_the_engine(job),
         spark_notices(job),
@@ -234,6 +235,19 @@ def _of_event_time(job: Job) -> Iterator[Problem]:
         elif trigger.fire_all_extents:
             what = "has no effect where inputs assign watermarks: each extent fires when it is over"
             yield Problem(at(path, "fireAllExtents"), what, "remove it")
+
+
+def _of_joins(job: Job) -> Iterator[Problem]:
+    """Joins of two streams that no event time reaches."""
+    for index, entry in enumerate(job.catalog):
+        above = ancestors(job.workflow, entry.name) if entry.sides else frozenset()
+        if above and not any(assigns_watermarks(job.entry(each)) for each in above):
+            what = (
+                "keeps all segments until the job ends, and what meets none comes then: no input "
+                "before it says how far event time has come"
+            )
+            path = at(at("spec.catalog", index), "left")
+            yield Problem(path, what, "give the inputs watermarkKey or assignWatermarkFn")
 
 
 def _of_requests(job: Job) -> Iterator[Problem]:
