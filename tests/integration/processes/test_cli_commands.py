@@ -282,9 +282,9 @@ def test_a_run_refuses_a_module_that_does_not_exist(folder: Path) -> None:
 
 def test_an_unreachable_zookeeper_is_told_in_one_line(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    done = onyx(tmp_path, "jobs", "--zookeeper", address, ONYX_ZOOKEEPER_CONNECT_TIMEOUT_S="1")
+    done = onyx(tmp_path, "jobs", "--zookeeper", address, ONYX_ZOOKEEPER_CONNECT_TIMEOUT_S="0.3")
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: no ZooKeeper answered at {address} within 1 s")
+    assert done.stderr.startswith(f"error: no ZooKeeper answered at {address} within 0.3 s")
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -147,3 +147,23 @@ def test_what_is_wrong_is_said_in_place_of_an_explanation(
     printed = capsys.readouterr()
     assert (ended.value.code, printed.out) == (2, "")
     assert "write, in the middle, has a plugin (give the edges: [[from, to], ...])" in printed.err
+
+
+@pytest.mark.parametrize("command", ["validate", "run", "plan", "submit"])
+def test_a_python_file_is_named_as_what_it_is(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "ages.py"
+    file.write_text("def age(segment):\n    return segment\n")
+    monkeypatch.setattr("sys.argv", ["onyx", command, str(file)])
+    with pytest.raises(SystemExit) as ended:
+        onyx()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {file}: is a Python file, and no job file (a job that it builds runs with "
+        f"`python {file}`; `onyx init` writes a job file)",
+        "1 problem found",
+    ]

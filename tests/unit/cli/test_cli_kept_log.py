@@ -10,6 +10,7 @@ import pytest
 from tests.support.log.markers import marker
 
 from onyx.cli import local_server as module
+from onyx.cli.commands.run import run
 from onyx.cli.local_server import TENANCY, KeptPlace, local_log
 from onyx.errors import OnyxError, SettingsError, UserError
 from onyx.ids import NO_POSITION
@@ -112,3 +113,9 @@ def test_a_kept_log_and_another_one_are_too_much(
     place = KeptPlace(*other, kept=tmp_path)
     with pytest.raises(SettingsError, match="give --"), place.opened():
         raise AssertionError
+
+
+def test_a_run_resumes_nothing_where_nothing_is_kept_and_makes_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="new has no log of run: `onyx run --keep"):
+        run(tmp_path / "job.yaml", keep=tmp_path / "new", resume=True)
+    assert list(tmp_path.iterdir()) == []

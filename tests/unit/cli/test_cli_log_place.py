@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.log.logs import served
 
-from onyx.errors import SettingsError
+from onyx.cli.options import READING_PATIENCE_S, LogPlace
+from onyx.errors import SettingsError, Unavailable
+from onyx.log.opening import open_log
 from onyx.processes.surroundings import settings
 
 READS = """
@@ -61,3 +64,24 @@ def test_for_a_log_in_a_folder_no_client_of_zookeeper_is_imported(tmp_path: Path
 
     assert "onyx.log.local.log" in loaded
     assert [each for each in loaded if each.startswith("kazoo") or "zookeeper" in each] == []
+
+
+def test_a_command_that_only_reads_has_less_patience_unless_a_variable_says_how_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = LogPlace(log_folder=Path("/given"))
+    assert place.settings().zookeeper.connect_timeout_s == 15.0
+    assert place.to_read().zookeeper.connect_timeout_s == READING_PATIENCE_S
+    monkeypatch.setenv("ONYX_ZOOKEEPER_CONNECT_TIMEOUT_S", "40")
+    assert place.to_read().zookeeper.connect_timeout_s == 40.0
+
+
+@pytest.mark.parametrize("place", ["zookeeper", "folder"])
+def test_where_no_log_is_it_is_said_how_to_give_another_place(place: str, tmp_path: Path) -> None:
+    given = LogPlace("127.0.0.1:1") if place == "zookeeper" else LogPlace(None, tmp_path)
+    found = given.settings()
+    found = replace(found, zookeeper=replace(found.zookeeper, connect_timeout_s=0.1))
+    with pytest.raises(Unavailable) as raised:
+        open_log(found)
+    for word in ("--zookeeper", "--log FOLDER", found.log_place):
+        assert word in str(raised.value)

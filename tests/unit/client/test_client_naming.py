@@ -8,6 +8,7 @@ import pytest
 from tests.support.log.memory_log import MemoryLog
 
 from onyx.client.client import Client
+from onyx.client.manifests import no_jobs
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.model.parsing.job import parse_mapping
@@ -77,3 +78,12 @@ def test_in_an_empty_tenancy_the_others_are_named(client: Client) -> None:
         "there is no job orders: `onyx jobs` lists those that are known; this tenancy has no jobs; "
         "others have theirs in elsewhere or test: give --tenancy"
     )
+
+
+def test_a_list_of_no_jobs_names_the_tenancies_that_have_some(client: Client) -> None:
+    log, empty = client.log, client.replica()
+    assert no_jobs(log, empty, "default") == (
+        "tenancy default has no jobs; others have theirs in elsewhere or test: give --tenancy"
+    )
+    submit(client, "orders", "1")
+    assert no_jobs(log, client.replica(), "default").startswith("no jobs yet: submit one")

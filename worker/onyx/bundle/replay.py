@@ -94,7 +94,7 @@ def _without_batch(bundle: JobBundle) -> str:
     if not bundle.head.values:
         return (
             "the bundle has no segments: make it again with `onyx bundle JOB --values`, as long as "
-            "the cluster knows the job"
+            "the cluster knows the job (after `onyx run --keep FOLDER` with --kept FOLDER)"
         )
     return (
         "its batch was not kept: the owner of the worker has it so (ONYX_TASK_REPORT_VALUES), or "

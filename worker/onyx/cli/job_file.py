@@ -28,6 +28,10 @@ def read_file(path: Path) -> bytes:
     Raises:
         ManifestError: it cannot be read.
     """
+    if path.suffix == ".py":
+        what = "is a Python file, and no job file"
+        how = f"a job that it builds runs with `python {path}`; `onyx init` writes a job file"
+        raise ManifestError([Problem(str(path), what, how)])
     try:
         return path.read_bytes()
     except OSError as error:

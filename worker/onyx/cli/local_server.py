@@ -57,6 +57,17 @@ def local_log(
         yield led, launcher
 
 
+def check_kept(folder: Path, tenancy: str) -> None:
+    """Raises:
+    UserError: no log is kept there.
+    """
+    if not (folder / f"{tenancy}{ENDING}").is_file():
+        raise UserError(
+            f"{folder} has no log of {tenancy}: `onyx run --keep {folder}` leaves one there when "
+            "it runs a job"
+        )
+
+
 class KeptPlace(LogPlace, frozen=True):
     """Where a log to look into is: of a cluster, or one that is kept in a folder."""
 
@@ -75,17 +86,13 @@ class KeptPlace(LogPlace, frozen=True):
         """
         kept = self.kept
         if kept is None:
-            yield self.settings()
+            yield self.to_read()
             return
         if self.zookeeper is not None or self.log_folder is not None:
             raise SettingsError(
                 "give --kept, --log or --zookeeper: a kept log is served by this command"
             )
         found = settings(tenancy=self.tenancy or TENANCY)
-        if not (kept / f"{found.tenancy_id}{ENDING}").is_file():
-            raise UserError(
-                f"{kept} has no log of {found.tenancy_id}: `onyx run --keep {kept}` leaves one "
-                "there when it runs a job"
-            )
+        check_kept(kept, found.tenancy_id)
         with LocalLogServer(kept, alone=True):
             yield led_to(found, kept)

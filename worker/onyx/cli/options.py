@@ -11,8 +11,11 @@ from msgspec.structs import replace
 
 from onyx.base.path_names import path_name
 from onyx.cli.command_line import Argument, Option
-from onyx.processes.surroundings import settings
+from onyx.processes.surroundings import is_set, settings
 from onyx.settings import ClientSettings, Settings
+
+READING_PATIENCE_S = 5.0
+"""For a log to answer who only reads it."""
 
 
 def job_id(text: str | None) -> str | None:
@@ -33,6 +36,13 @@ ZooKeeperOption = Annotated[
 ]
 
 
+def impatient(found: Settings) -> Settings:
+    """These settings, with less patience for a log, unless variables say how much."""
+    if is_set("zookeeper_connect_timeout_s"):
+        return found
+    return replace(found, zookeeper=replace(found.zookeeper, connect_timeout_s=READING_PATIENCE_S))
+
+
 class LogPlace(msgspec.Struct, frozen=True):
     """Where the log of a cluster is, as far as the command line says it."""
 
@@ -48,6 +58,11 @@ class LogPlace(msgspec.Struct, frozen=True):
     def settings(self, modules: list[str] | None = None) -> Settings:
         """What leads there; variables say the rest."""
         return settings(self.zookeeper, self.tenancy, modules, self.log_folder)
+
+    def to_read(self) -> Settings:
+        """What leads there, for a command that only reads: nobody waits long to hear that there is
+        no cluster, or that it is elsewhere."""
+        return impatient(self.settings())
 
 
 class TokenPlace(msgspec.Struct, frozen=True):

@@ -20,7 +20,14 @@ from rich.table import Table
 
 from onyx.model.job import Job
 from onyx.model.workflow import topological_order
-from onyx.reports.outcomes import NOTHING, TaskTotals, all_failed, made_nothing, remarks
+from onyx.reports.outcomes import (
+    NOTHING,
+    TaskTotals,
+    all_failed,
+    made_nothing,
+    remarks,
+    segments_in_words,
+)
 
 Totals = Mapping[str, TaskTotals]
 """By task."""
@@ -144,7 +151,7 @@ class JobProgress:
         completed = sum(row.completed for row in inputs)
         read, speed = sum(row.segments_out for row in inputs), sum(r.segments_per_s for r in inputs)
         speed = speed or max(row.segments_per_s for row in rows)
-        return f"{read:,} segments read, {completed:,} completed, {_rate(speed)}/s"
+        return f"{segments_in_words(read)} read, {completed:,} completed, {_rate(speed)}/s"
 
     def table(self, title: str, average: bool = False) -> Table:
         """What a person watches. Only inputs complete and retry segments."""

@@ -46,33 +46,34 @@ def print_status(status: JobStatus, as_json: bool) -> None:
         print(INDENT + _safe(each))
 
 
-def print_statuses(statuses: list[JobStatus], as_json: bool) -> None:
-    """Print statuses, each with its remarks below; of a single one also the stacks."""
-    print(*_text(statuses, as_json), sep="\n", flush=True)
+def print_statuses(statuses: list[JobStatus], as_json: bool, nothing: str = "") -> None:
+    """Print statuses, each with its remarks below; of a single one also the stacks. `nothing`: what
+    is said where there are none."""
+    print(*_text(statuses, as_json, nothing), sep="\n", flush=True)
 
 
-def redraw_statuses(statuses: list[JobStatus], as_json: bool) -> None:
+def redraw_statuses(statuses: list[JobStatus], as_json: bool, nothing: str = "") -> None:
     """Print statuses in the place of those before, at a terminal; behind them elsewhere.
 
     What the terminal has no room for is left out: a line that scrolls is no longer in its place.
     """
     if as_json or not sys.stdout.isatty():
-        print_statuses(statuses, as_json)
+        print_statuses(statuses, as_json, nothing)
         return
     columns, rows = shutil.get_terminal_size()
-    found = list(_text(statuses, as_json))
+    found = list(_text(statuses, as_json, nothing))
     if len(found) >= rows > 1:
         found[rows - 2 :] = [f"{INDENT}and {len(found) - rows + 2} lines more"]
     drawn = "".join(f"{line[:columns]}{_CLEAR_LINE}\n" for line in found)
     print(f"{_HOME}{drawn}{_CLEAR_BELOW}", end="", flush=True)
 
 
-def _text(statuses: list[JobStatus], as_json: bool) -> Iterator[str]:
+def _text(statuses: list[JobStatus], as_json: bool, nothing: str) -> Iterator[str]:
     if as_json:
         yield json.dumps([msgspec.to_builtins(status) for status in statuses])
         return
     if not statuses:
-        yield "no jobs yet: submit one with `onyx submit job.yaml`"
+        yield nothing
         return
     width = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
     yield from lines(statuses, max(width, WIDTH_MIN))

@@ -90,13 +90,21 @@ def named(log: ClientLog, replica: Replica, text: str) -> JobId:
         ids = listed(sorted(found)[:SHOWN_MAX])
         raise UserError(f"{text} may be any of {len(found)} jobs: give the id: {ids}")
     if not found:
-        raise UserError(absent(replica, job) + _elsewhere(log, replica))
+        more = _elsewhere(log, replica)
+        raise UserError(absent(replica, job) + (f"; this tenancy{more}" if more else ""))
     return found[0]
 
 
 def _name(log: ClientLog, replica: Replica, job: JobId) -> str:
     manifest, _ = readable(log, replica, job)
     return "" if manifest is None else manifest.name
+
+
+def no_jobs(log: ClientLog, replica: Replica, tenancy: str) -> str:
+    """What is said where no job is known."""
+    if elsewhere := _elsewhere(log, replica):
+        return f"tenancy {tenancy}{elsewhere}"
+    return "no jobs yet: submit one with `onyx submit job.yaml`"
 
 
 def _elsewhere(log: ClientLog, replica: Replica) -> str:
@@ -107,4 +115,4 @@ def _elsewhere(log: ClientLog, replica: Replica) -> str:
     if not others:
         return ""
     shown = listed(others[:SHOWN_MAX])
-    return f"; this tenancy has no jobs; others have theirs in {shown}: give --tenancy"
+    return f" has no jobs; others have theirs in {shown}: give --tenancy"

@@ -142,7 +142,7 @@ def made_nothing(job: Job, totals: Mapping[str, TaskTotals]) -> list[str]:
         calls = entry.type == "function" and entry.fn is not None and entry.state is None
         went = its.segments_out or its.errors or its.remarkable
         if calls and its.segments_in and not went and entry.name in parents - keeping:
-            took = f"{entry.name} took {_count(its.segments_in)} and made none"
+            took = f"{entry.name} took {segments_in_words(its.segments_in)} and made none"
             lines.append(f"{took}: what {entry.fn} returns goes on, and None is nothing")
     return lines
 
@@ -164,7 +164,7 @@ def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
         to = ", ".join(sorted(job.late_children(task)))
         nowhere = "met nothing" if job.entry(task).type == "join" else "counted in no window"
         where = f"went to {to}" if to else nowhere
-        yield f"{_count(its.late)} of {task} came late and {where}"
+        yield f"{segments_in_words(its.late)} of {task} came late and {where}"
 
 
 def _said(job: Job) -> str:
@@ -182,5 +182,5 @@ def _of(some: int, every: int) -> str:
     return f"{some:,} of {max(some, every):,} segments"
 
 
-def _count(segments: int) -> str:
+def segments_in_words(segments: int) -> str:
     return f"{segments:,} segment{'' if segments == 1 else 's'}"

@@ -15,9 +15,10 @@ from onyx.cli.options import JobArgument, JsonOption, LogPlace, TokenPlace
 from onyx.cli.segment_lines import read_batches, read_segment
 from onyx.client.appender import Appender, RequestFailed
 from onyx.client.appending import appender
-from onyx.errors import UserError
+from onyx.errors import OnyxError, UserError
 from onyx.flow.segment import Segment
 from onyx.ledger.outcomes import NOTHING, failure_lines, in_words, plain
+from onyx.reports.outcomes import segments_in_words
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level
 from onyx.settings import Settings
 
@@ -59,6 +60,10 @@ WorkerOption = Annotated[
 ]
 
 
+class SegmentsFailed(OnyxError):
+    """Segments were taken, and have failed for good."""
+
+
 def append(
     job: JobArgument,
     task: TaskArgument = "",
@@ -89,10 +94,10 @@ def append(
             _show(answer, as_json)
     if not as_json:
         others = f" ({words})" if (words := in_words(outcomes)) else ""
-        print(f"{taken - outcomes.final_failures:,} segments {_WORDS[ack]}{others}")
+        print(f"{segments_in_words(taken - outcomes.final_failures)} {_WORDS[ack]}{others}")
     if outcomes.final_failures:
         lines = "".join(f"\n  {each}" for each in failure_lines(outcomes))
-        raise UserError(f"{_count(outcomes.final_failures)} failed:{lines}")
+        raise SegmentsFailed(f"{segments_in_words(outcomes.final_failures)} failed:{lines}")
 
 
 def _appender(
@@ -112,10 +117,6 @@ def _answer(
         return appender.append(segments, ack, id, timeout_s)
     except RequestFailed as failed:
         return failed.answer
-
-
-def _count(segments: int) -> str:
-    return f"{segments:,} segment{'' if segments == 1 else 's'}"
 
 
 _WORDS = {Level.ACK: "processed", Level.JOURNAL: "journalled", Level.NONE: "accepted"}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import JsonOption, LogPlace, job_id
 from onyx.cli.status_table import print_statuses, redraw_statuses
-from onyx.client.manifests import named
+from onyx.client.manifests import named, no_jobs
 from onyx.client.statuses import JobStatus, status_at, statuses
 from onyx.history.replicas import Replicas
 from onyx.log.interface import ClientLog
@@ -44,20 +44,24 @@ def jobs(
     as_json: JsonOption = False,
 ) -> None:
     """List jobs: state, peers, how far and how fast, why a job waits, and what killed it."""
-    found = place.settings()
+    found = place.to_read()
     with closing(open_log(found)) as log:
         looks = _looks(found, log, job)
         if not watch:
-            print_statuses(next(looks), as_json)
+            known, nothing = next(looks)
+            print_statuses(known, as_json, nothing)
             return
         with suppress(KeyboardInterrupt):
-            for known in looks:
-                redraw_statuses(known, as_json)
+            for known, nothing in looks:
+                redraw_statuses(known, as_json, nothing)
                 sleep(INTERVAL_S)
 
 
-def _looks(found: Settings, log: ClientLog, job: str | None) -> Iterator[list[JobStatus]]:
-    """The statuses at each look. A job that is named is the same one at all of them."""
+def _looks(
+    found: Settings, log: ClientLog, job: str | None
+) -> Iterator[tuple[list[JobStatus], str]]:
+    """The statuses at each look, and what is said if there are none. A job that is named is the
+    same one at all of them."""
     replicas = Replicas(log, found.job_scheduler)
     replica = replicas.at()
     only = None if job is None else named(log, replica, job)
@@ -71,5 +75,5 @@ def _looks(found: Settings, log: ClientLog, job: str | None) -> Iterator[list[Jo
             reader = reader or measure_reader(JobReader(log, replicas), found)
             measured = reader.read(only, replica=replica)
             known = with_measures(known, measured, replica)
-        yield known
+        yield known, "" if known else no_jobs(log, replica, found.tenancy_id)
         replica = replicas.at(after=replica)

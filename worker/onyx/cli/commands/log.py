@@ -28,7 +28,7 @@ def log(
     as_json: JsonOption = False,
 ) -> None:
     """Print the entries of the log, one a line."""
-    with connect(place.settings()) as client:
+    with connect(place.to_read()) as client:
         if follow:
             printing = Subscription(
                 client.log, lambda item: _print(item, as_json), Position(first - 1)

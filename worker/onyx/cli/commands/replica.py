@@ -23,7 +23,7 @@ def replica(
     as_json: JsonOption = False,
 ) -> None:
     """Print the replica: what the log folds into."""
-    with connect(place.settings()) as client:
+    with connect(place.to_read()) as client:
         found = client.replica(None if at is None else Position(at))
     if at is not None and found.version != at:
         where = "ends before it" if found.version < at else "has been collected beyond it"

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.local_server import local_log
+from onyx.cli.local_server import TENANCY, check_kept, local_log
 from onyx.cli.options import EngineOption, JsonOption, ModulesOption
 from onyx.errors import OnyxError, SettingsError
 from onyx.processes.surroundings import interrupted_by_sigterm, settings
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onyx.model.job import Job
 
 local_run = ModuleOnDemand("onyx.cli.local_run")
+outcomes = ModuleOnDemand("onyx.reports.outcomes")
 serve = ModuleOnDemand("onyx.console.serve", extra="console")
 SHARED = ("onyx.client.connection", "onyx.log.local.log")
 """What this command and workers need: clients of the log, the model of jobs, the replica."""
@@ -100,6 +101,8 @@ def run(
     given = settings()
     if resume and keep is None:
         raise SettingsError("--resume goes on in a folder: say with --keep in which one")
+    if keep is not None and resume:
+        check_kept(keep, TENANCY)
     options = serve.ConsoleOptions(port=0) if console else None
     # While this process imports the rest of itself and checks the job, what forks the workers
     # imports what they need besides.
@@ -120,8 +123,8 @@ def _check_dead_letters(job: Job, progress: JobProgress, most: int | None) -> No
     found = progress.dead_letters
     if most is not None and found >= max(most, 1):
         raise TooManyDeadLetters(
-            f"{found:,} segments went to dead letters, and the command fails on {most:,} "
-            "(--fail-on-dead-letters)"
+            f"{outcomes.segments_in_words(found)} went to dead letters, and the command fails on "
+            f"{most:,} (--fail-on-dead-letters)"
         )
     if most is None and (failed := progress.all_failed):
         raise TooManyDeadLetters(

@@ -125,7 +125,7 @@ def state(
     where workers run: it dials them, with a certificate if they have some. Of a job that has
     ended or is suspended it reads the state log.
     """
-    found = token.of(place.settings())
+    found = token.of(place.to_read())
     if window is None:
         _list_states(found, job, as_json)
         return

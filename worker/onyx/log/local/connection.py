@@ -214,8 +214,9 @@ class LogConnection:
                 raise Unavailable(
                     self._why
                     or f"nobody serves a log in {self.folder}, for {self._patience_s:g} s: start "
-                    f"`onyx log-server {self.folder}`, or set ONYX_LOG_FOLDER to where one is "
-                    "served, or ONYX_ZOOKEEPER_ADDRESS to a ZooKeeper"
+                    f"`onyx log-server {self.folder}`, or say where the log of the cluster is: "
+                    "--log FOLDER (ONYX_LOG_FOLDER), or --zookeeper (ONYX_ZOOKEEPER_ADDRESS); what "
+                    "a run has left there is read with --kept"
                 )
             if now_s > tell_s:
                 tell_s = float("inf")

@@ -32,7 +32,7 @@ quiet = logging.getLogger("onyx.log.kazoo")
 """Kazoo's remarks about each reconnect; a user who wants them sets the level of this logger."""
 BACK_OFF_MAX_S = 0.5
 """Longest delay before a lost connection is tried again."""
-TELL_AFTER_S = 2.0
+TELL_AFTER_S = 0.5
 """Silence of a server after which it is said what is waited for."""
 HANDSHAKE_PER_SESSION = 1 / 3
 """Longest wait for the answer to a handshake, as a part of the session timeout: a server that is
@@ -122,7 +122,8 @@ class Dialler:
     def tell_wait(self) -> None:
         """A person who waits should know for what, before it is given up."""
         logger.warning(
-            "waiting for ZooKeeper at %s, for up to %g s (onyx zookeeper starts one)",
+            "waiting for ZooKeeper at %s, for up to %g s (onyx zookeeper starts one; --log FOLDER "
+            "is a log on this machine)",
             self._settings.address,
             self._settings.connect_timeout_s,
         )
@@ -133,7 +134,10 @@ class Dialler:
             problem = diagnose(host, port, self._certificates, ZOOKEEPER)
             if problem is not None:
                 return f"of {host}:{port}: {problem}"
-        return "start one with `onyx zookeeper` or set ONYX_ZOOKEEPER_ADDRESS to where one runs"
+        return (
+            "start one with `onyx zookeeper`, or say where the log of the cluster is: --zookeeper "
+            "(ONYX_ZOOKEEPER_ADDRESS), or --log FOLDER (ONYX_LOG_FOLDER) for one on this machine"
+        )
 
 
 def _look_at_handshake(client: KazooClient, granted: Callable[[float, float], None]) -> None:
