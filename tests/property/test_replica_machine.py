@@ -76,6 +76,7 @@ ARGUMENTS = {
         "pause": st.integers(0, 60),
         "peers": st.lists(peers, min_size=1, max_size=4),
     },
+    "signal-failing": {"job": jobs, "task": tasks, "peer": peers, "over": st.booleans()},
     "register-partitions": {"job": jobs, "task": tasks, "count": counts, "digest": st.just("d")},
     "exhaust-input": {"job": jobs, "task": tasks, "partitions": st.none() | st.lists(counts)},
     "seal-output": {"job": jobs, "task": tasks},

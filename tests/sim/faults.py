@@ -43,6 +43,7 @@ POISON: tuple[tuple[str, dict[str, object]], ...] = (
     ("drain-job", {"job": []}),
     ("pause-job", {}),
     ("signal-rest", {"job": "job-0", "task": "in", "version": 1, "pause": 2, "peers": []}),
+    ("signal-failing", {"job": "job-0", "task": "in", "peer": ["ghost"]}),
     ("set-options", {"job": "job-0", "tasks": {"in": {"maxPending": -1}}}),
     ("set-options", {"job": "job-0", "tasks": {"in": {"minPeers": 1}}}),
 )

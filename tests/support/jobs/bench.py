@@ -46,6 +46,7 @@ from onyx.replica.commands import (
     ResumeJob,
     SealOutput,
     SetOptions,
+    SignalFailing,
     SignalReady,
     SignalRest,
 )
@@ -416,7 +417,7 @@ class Bench:
                 self._exhaust(command.task, command.partitions)
             case SealOutput():
                 self.sealed.add(command.task)
-            case RestartTask() | ReportLoss() | SignalRest():
+            case RestartTask() | ReportLoss() | SignalFailing() | SignalRest():
                 self._replica = command.apply(self._replica, Position(0))
 
     def permitted(self) -> bool:
@@ -585,6 +586,10 @@ class Bench:
             (task, tuple(Site(peer, GROUP) for peer in self._peers(task)))
             for task in self._sources()
         )
+        record = self._replica.records[self.id]
+        record = msgspec.structs.replace(record, ready_version=self._version)
+        records = self._replica.records.set(self.id, record)
+        self._replica = msgspec.structs.replace(self._replica, records=records)
         self.acker.ready(Owners(self._replica, self.id, sources))
         for peer in self._all_peers():
             self.tasks[peer].post(Ready(AllocationVersion(self._version)))

@@ -18,6 +18,7 @@ from onyx.replica.commands import (
     RegisterPartitions,
     ResumeJob,
     SealOutput,
+    SignalFailing,
     SignalRest,
     SuspendJob,
 )
@@ -271,3 +272,16 @@ def test_a_paused_job_goes_on_when_it_is_resumed(suspended):
     run = log.new.run("j")
     assert run.allocation
     assert (run.is_paused, run.suspended, run.rested) == (False, False, Map())
+
+
+def test_the_log_knows_which_peers_of_a_task_have_had_nothing_but_failures():
+    log = running()
+    (peer,) = log.new.run("j").allocation["read"]
+    told = {"job": "j", "task": "read", "peer": peer}
+    for other in ({"peer": "ghost"}, {"task": "nowhere"}, {"job": "other"}, {"over": True}):
+        log.tell(SignalFailing(**told | other))
+        assert not log.new.run("j").failing
+    log.tell(SignalFailing(**told))
+    assert set(log.new.run("j").failing["read"]) == {peer}
+    log.tell(SignalFailing(**told, over=True))
+    assert not log.new.run("j").failing["read"]

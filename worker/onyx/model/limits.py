@@ -10,5 +10,6 @@ STATE_TTL_MS_MAX = 315_360_000_000
 TIMEOUT_MS_MAX = 86_400_000
 NOTHING_DECLARED = "defaults"
 """The fingerprint of a manifest that gives none of the keys that may change while a job runs."""
+FIRST_FAILURES_MAX = 1_000_000_000
 LAPS_MAX = 1_000_000
 """Times that a segment may go round a loop."""

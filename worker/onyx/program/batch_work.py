@@ -337,7 +337,12 @@ def route(
         refused = LapLimit(loop_to, laps_max, batch.laps, refused)
     routes = program.routes
     conditions = routes.conditions if work.own else routes.own_conditions
-    work.routed = _route_leaves(program, refused, conditions, batch, leaves, answering)
+    work.routed = routed = _route_leaves(program, refused, conditions, batch, leaves, answering)
+    first = program.first_failures
+    if first is not None and first.counts and not answering.any:
+        letters = routed.letters
+        others = len(batch) - len(letters) - len(routed.retries)
+        first.saw(len(letters), others, lambda: _failure(program, batch, leaves, letters[:1]))
 
 
 def route_emitted(
@@ -504,6 +509,7 @@ def _failure(
     if many > 1:
         detail += f" ({many} segments of the batch failed)"
     if phase in (Phase.READ_BATCH, Phase.APPLY_FN):
-        detail += MEND if program.entry.type == "output" else MEND_OR_ROUTE
+        routed = program.entry.type == "output" or program.entry.dead_letter is not None
+        detail += MEND if routed else MEND_OR_ROUTE
     segment = segment_at(batch.segments, index)
     return Failure(phase.value, error, detail, many, segment, index=index)

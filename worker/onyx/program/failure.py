@@ -17,7 +17,7 @@ import linecache
 import reprlib
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from types import FrameType
 from typing import Any
@@ -74,6 +74,48 @@ class Failure(Exception):
         self.error = error
         self.detail = detail or describe(error)
         super().__init__(self.detail)
+
+
+class FirstFailures:
+    """Whether all of the first segments of a peer have failed: then something is wrong with the
+    job, and not with single segments. Counted by batch, until one has not failed."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: so many that fail are enough."""
+        self._most = most
+        self._first: Failure | None = None
+        self.failed = 0
+        """Segments that have failed; others there were none."""
+        self.counts = True
+        self.reported = False
+        """Whether others know."""
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether so many have failed that somebody has to look."""
+        return self.counts and self.failed >= self._most
+
+    def saw(self, failed: int, others: int, failure: Callable[[], Failure]) -> None:
+        """A batch had segments that failed, for good, and others, that did not.
+
+        Args:
+            failure: makes that of the first one.
+        """
+        if others:
+            self.counts, self._first = False, None
+        elif failed:
+            self._first = self._first or failure()
+            self.failed += failed
+
+    def failure(self) -> Failure:
+        """What ends the job."""
+        first = self._first
+        assert first is not None, "some have failed"
+        detail = (
+            f"all of the first {self.failed:,} segments have failed, so the job does not go on to "
+            f"make dead letters of the rest: {first.detail}, or set firstFailuresMax: 0"
+        )
+        return Failure(first.phase, first.error, detail, self.failed, first.segment)
 
 
 def blamed(who: str, error: BaseException) -> str:

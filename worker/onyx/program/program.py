@@ -30,6 +30,7 @@ from onyx.ids import JobId, PeerId, TaskName
 from onyx.keystate.coded import GroupKeys
 from onyx.keystate.groups import Shards, only_shard
 from onyx.model.job import CatalogEntry, Job
+from onyx.program.failure import FirstFailures
 from onyx.program.lifecycles import Event, Lifecycles
 from onyx.telemetry.interface import TaskMetrics
 
@@ -148,6 +149,8 @@ class Program(msgspec.Struct, frozen=True):
     """Where segments go."""
     operator: Definition | None = None
     """What keeps state between two batches; None: nothing does."""
+    first_failures: FirstFailures | None = None
+    """Counts them; None: nobody wants to know."""
 
     @property
     def task(self) -> TaskName:

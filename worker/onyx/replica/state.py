@@ -79,6 +79,8 @@ class JobRun(msgspec.Struct, frozen=True, dict=True):
     restarts: Map[TaskName, int] = NOTHING
     """How often peers of a task have restarted because a lifecycle says so, without having worked
     for long in between."""
+    failing: Map[TaskName, Map[PeerId, None]] = NOTHING
+    """Peers of which all segments that they have had have failed, by task."""
     suspects: Map[TaskName, tuple[SuspectRun, ...]] = NOTHING
     """Segments that were in user code when a process died there, of each task the newest."""
     losses: Map[str, int] = NOTHING

@@ -97,7 +97,7 @@ RUN: dict[Phase, Callable[[BatchTask], Answer]] = {
     Phase.LOOK_UP: lambda t: apply.look_up(t.runtime, t.allocation, t.work),
     Phase.APPLY_FN: lambda t: apply.apply_fn(t.runtime, t.allocation, t.work),
     Phase.AFTER_APPLY_FN: lambda t: apply.after_apply_fn(t.runtime, t.work),
-    Phase.ROUTE: lambda t: apply.route(t.runtime.program, t.runtime.sink, t.allocation, t.work),
+    Phase.ROUTE: lambda t: apply.route(t.runtime, t.allocation, t.work),
     Phase.ASSIGN_WINDOWS: lambda t: apply.assign_windows(t.runtime, t.allocation, t.work),
     Phase.SEND: lambda t: send.send_batch(t.runtime, t.allocation, t.work),
     Phase.WRITE_BATCH: lambda t: send.write_batch(t.runtime, t.allocation, t.work),

@@ -117,6 +117,7 @@ class InputKeys(SharedKeys, total=False):
     """Keys of a task of type input."""
 
     dead_letter: str
+    first_failures_max: int
     guarantee: Literal["at-most-once", "at-least-once"]
     retry_mode: Literal["individual", "all-after", "none"]
     max_pending: int
@@ -150,6 +151,7 @@ class FunctionKeys(SharedKeys, total=False):
     loop_to: str
     laps_max: int
     dead_letter: str
+    first_failures_max: int
     anchored: bool
 
 
@@ -162,6 +164,7 @@ class ReduceKeys(SharedKeys, total=False):
     flux_policy: Literal["kill", "continue", "recover"]
     combine: bool
     dead_letter: str
+    first_failures_max: int
 
 
 class OutputKeys(SharedKeys, total=False):
@@ -193,6 +196,7 @@ class JoinKeys(SharedKeys, total=False):
     range: Time
     late_to: str
     dead_letter: str
+    first_failures_max: int
 
 
 class TaskKeys(SharedKeys, total=False):
@@ -225,6 +229,7 @@ class TaskKeys(SharedKeys, total=False):
     loop_to: str
     laps_max: int
     dead_letter: str
+    first_failures_max: int
     guarantee: Literal["at-most-once", "at-least-once"]
     anchored: bool
     retry_mode: Literal["individual", "all-after", "none"]

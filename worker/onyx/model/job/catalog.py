@@ -14,7 +14,13 @@ from onyx.model.keys.durations import Amount, Duration
 from onyx.model.keys.key import Key
 from onyx.model.keys.kinds import Function, Integer, Text
 from onyx.model.keys.states import StateName, StateTypeName
-from onyx.model.limits import LAPS_MAX, PENDING_MAX, SEGMENTS_PER_SECOND_MAX, STATE_TTL_MS_MAX
+from onyx.model.limits import (
+    FIRST_FAILURES_MAX,
+    LAPS_MAX,
+    PENDING_MAX,
+    SEGMENTS_PER_SECOND_MAX,
+    STATE_TTL_MS_MAX,
+)
 from onyx.model.state_types import STATES_MAX
 
 GROUPED = ("function", "output", "reduce")
@@ -187,6 +193,18 @@ class CatalogEntry(WorkKeys, frozen=True):
     """Task that gets a dead letter for each segment that fails here, so that the job continues
     without the segment. The edge to it is added to the workflow. Ordinary segments go there only if
     a flow condition names it."""
+    first_failures_max: Annotated[
+        int,
+        Integer(0, FIRST_FAILURES_MAX, "segments"),
+        Key(
+            allowed_for=("input", "function", "reduce", "join"),
+            restriction="Needs deadLetter. Not with engine: spark.",
+        ),
+    ] = 1_000
+    """Segments from the first one on after which the job is killed, with the error of the first, if
+    each of them has failed on every peer with which the task began, so that a mistake in the job
+    does not make dead letters of all there is. 0: the job goes on. Not where requests may bring
+    segments: their answers say so."""
     required_tags: Annotated[
         tuple[str, ...], ListOf(Text(characters_max=63)), Key(origin="onyx/required-tags")
     ] = ()

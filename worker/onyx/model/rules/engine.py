@@ -26,6 +26,8 @@ _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "
     "remove it, or run the job on peers",
+    "first_failures_max": "partitions of a query know nothing of each other, and its counts come "
+    "at the end; remove it (a run of which all failed ends with 1), or run the job on peers",
     "when_idle": "a micro-batch begins when something has come, and a query over bounded inputs "
     "fires all windows at its end; remove it, or run the job on peers",
 }

@@ -50,6 +50,9 @@ def check_dead_letters(spec: Draft, path: str, report: Report) -> None:
         if good(draft, "type") == "table" and is_lettered(draft):
             what = "is deadLetter, which is for inputs: a table would lack rows"
             report.add(at(at(where, "options"), "onBadRecord"), what, "leave it out")
+        if "first_failures_max" in draft and "dead_letter" not in draft:
+            what = "is for tasks with dead letters: without them the first failure kills the job"
+            report.add(at(where, "firstFailuresMax"), what, "give the task a deadLetter")
         if name is None or target is None:
             continue
         problem = _problem((name, target), spec)

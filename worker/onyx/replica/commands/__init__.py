@@ -30,6 +30,7 @@ from onyx.replica.commands.report_loss import ReportLoss
 from onyx.replica.commands.restart_task import RestartTask
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.replica.commands.set_options import SetOptions
+from onyx.replica.commands.signal_failing import SignalFailing
 from onyx.replica.commands.signal_ready import SignalReady
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.commands.suspend_job import ResumeJob, SuspendJob
@@ -55,6 +56,7 @@ __all__ = [
     "ResumeJob",
     "SealOutput",
     "SetOptions",
+    "SignalFailing",
     "SignalReady",
     "SignalRest",
     "SubmitJob",
@@ -84,6 +86,7 @@ COMMANDS: Mapping[str, type[Command]] = {
         ResumeJob,
         SealOutput,
         SetOptions,
+        SignalFailing,
         SignalReady,
         SignalRest,
         SubmitJob,

@@ -26,9 +26,12 @@ from onyx.keystate.records import StatesRecord
 from onyx.ledger.applied import repeats_of
 from onyx.program.batch_work import apply
 from onyx.program.batch_work import route as route_batch
-from onyx.program.program import Program, goes_on_in_trees
+from onyx.program.failure import FirstFailures
+from onyx.program.program import goes_on_in_trees
+from onyx.replica.commands.signal_failing import SignalFailing
+from onyx.replica.state import NOTHING
 from onyx.task.channels.edges import Edges
-from onyx.task.parts import Allocation, Runtime, Work
+from onyx.task.parts import Allocation, Assignment, Runtime, Work
 from onyx.task.phases.send import ask_again
 from onyx.task.sink.sink import Sink
 from onyx.task.state.keeper import StateKeeper
@@ -82,12 +85,14 @@ def after_apply_fn(runtime: Runtime, work: Work) -> Answer:
     return ADVANCED
 
 
-def route(program: Program, sink: Sink | None, allocation: Allocation, work: Work) -> Answer:
+def route(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Route the leaves of the batch.
 
     Raises:
-        Failure: a segment has failed, and nothing takes care of it.
+        Failure: a segment has failed, and nothing takes care of it; or all have, on every peer of
+            the task.
     """
+    program, sink = runtime.program, runtime.sink
     if allocation.keeper is not None:  # before it is routed: what a state refuses has failed
         allocation.keeper.operator.look(work)
     if program.entry.stage is not None and not work.own and work.leaves is not None:
@@ -97,7 +102,30 @@ def route(program: Program, sink: Sink | None, allocation: Allocation, work: Wor
             work.routed = Routed({})  # to the stage: only what that makes goes further
             return ADVANCED
     route_batch(program, allocation.group_checks, work, allocation.answering)
+    if program.first_failures is not None:
+        _report_first_failures(runtime.assignment, program.first_failures)
     return ADVANCED
+
+
+def _report_first_failures(assignment: Assignment, first: FirstFailures) -> None:
+    """Tell the other peers of the task when all segments of this one have failed, and when one has
+    not after all.
+
+    Raises:
+        Failure: those of all others that have any have failed too.
+    """
+    if not first.are_enough and not first.reported:
+        return
+    run, task, me = assignment.latest_run(), assignment.task, assignment.peer
+    if first.are_enough:
+        said, peers = run.failing.get(task, NOTHING), run.allocation.get(task, ())
+        registered = assignment.services.replica().partitions(assignment.job_id).get(task)
+        having = len(peers) if registered is None else min(registered.count, len(peers))
+        if sum(each in said or each == me for each in peers) >= max(having, 1):
+            raise first.failure()
+    if first.are_enough != first.reported:
+        first.reported = first.are_enough
+        assignment.propose(SignalFailing(assignment.job_id, task, me, over=not first.reported))
 
 
 def _leave_out_misfits(sink: Sink, work: Work) -> None:

@@ -8,10 +8,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from onyx.ids import NO_POSITION
+from onyx.model.job import CatalogEntry
 from onyx.model.plugins import STAGE
 from onyx.model.workflow import looked_up
 from onyx.operators.building import with_functions
 from onyx.program.event_times import SourceTimes
+from onyx.program.failure import FirstFailures
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
 from onyx.program.program import Program, event_of
@@ -21,7 +24,7 @@ from onyx.task.channels.alignment import is_aligned
 from onyx.task.channels.combining import combiners
 from onyx.task.channels.event_time import needs
 from onyx.task.delivery import delivery_of
-from onyx.task.parts import FollowedOptions, Runtime, TaskStatus, load
+from onyx.task.parts import Assignment, FollowedOptions, Runtime, TaskStatus, load
 from onyx.task.plugin_context import plugin_context
 from onyx.task.recovery.old_job import initialized_journal
 from onyx.task.sink.sink import Sink
@@ -53,6 +56,7 @@ def load_job(task: BatchTask) -> Answer:
         metrics=services.metrics(job_id, job, assignment.task),
         report_values=services.settings.task.report_values,
     )
+    program = replace(program, first_failures=_first_failures(assignment, entry))
     runtime = Runtime(assignment, program, delivery_of(job, entry), BatchSizing(entry), followed)
     # Before lifecycles are compiled, which may fail: then the failure is one of a loaded job.
     task.load(runtime)
@@ -62,6 +66,15 @@ def load_job(task: BatchTask) -> Answer:
     task.load(replace(runtime, program=program, tables=tables))
     task.user_code.phases = user_phases(program)
     return ADVANCED
+
+
+def _first_failures(assignment: Assignment, entry: CatalogEntry) -> FirstFailures | None:
+    """Counts those of a peer with which the job begins. Whoever comes later may do so when all fail
+    for a while, in a job in which something has not failed before."""
+    record = assignment.services.replica().records.get(assignment.job_id)
+    begins = record is not None and record.ready_version == NO_POSITION
+    wanted = begins and entry.dead_letter is not None and entry.first_failures_max
+    return FirstFailures(entry.first_failures_max) if wanted else None
 
 
 def start_task(runtime: Runtime, status: TaskStatus) -> Answer:
