@@ -365,3 +365,28 @@ def test_a_log_without_its_beginning_is_looked_at_again(there):
     (log,) = cut_logs(listed(*there))[0].values()
     with pytest.raises(Moved):
         log.chunks()
+
+
+def test_a_job_that_is_never_quiet_is_paused_for_a_look_and_goes_on(world, monkeypatch):
+    monkeypatch.setattr("onyx.backup.making.PAUSE_S", 0.0)
+    number = iter(range(1_000_000))
+
+    def busy(name: str, arguments: tuple[Any, ...]) -> bool:
+        moving = name == "get_document" and documents.location(ID) in arguments
+        return moving and not world.client.replica().run(ID).is_paused
+
+    class Busy(Meddling):
+        def __getattr__(self, name: str) -> Any:
+            self._act = advance
+            return super().__getattr__(name)
+
+    def advance() -> None:
+        path = documents.frontier(ID, 0)
+        before = world.log.get_document(path)
+        world.log.put_document(path, b'{"position":%d}' % next(number), before.version)
+
+    found = world.place.read(name := world.backup(Client(Busy(world.log, busy, None), "balanced")))
+    assert [said for said in world.said if "paused for a moment" in said]
+    run = canonical.decode(world.place.blob(name, found.replica)).run(ID)
+    assert not run.is_paused
+    assert not world.client.replica().run(ID).is_paused

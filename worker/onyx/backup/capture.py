@@ -15,8 +15,9 @@ fit together are frontiers and logs:
   the replica. It is the same before and behind, and nobody who takes over writes a log before he
   has changed it.
 
-A busy job may never be quiet for as long as a listing takes. It is paused then, as before an
-upgrade to Spark, and what is in flight arrives.
+A busy job may never be quiet for as long as a listing takes. Its inputs are paused then, and what is
+in flight arrives, or stands still. Whether it comes to rest does not matter: a job in which one
+segment is stuck is quiet too.
 
 Chunks that nobody needs any more are deleted meanwhile: who finds one gone begins again.
 """
@@ -56,7 +57,7 @@ from onyx.storage.fenced_log import NOTE, Listed, note_data
 from onyx.storage.interface import ListedFile
 from onyx.storage.opening import absolute
 
-THREADS = 8
+THREADS = 16
 _FORMS = tuple(
     (
         re.compile(rf"(.+/{each.KEY})(?:{re.escape(NOTE)}|/(\d{{{each.DIGITS}}})({each.MARK})?)"),
@@ -77,6 +78,17 @@ class JobPoint(NamedTuple):
     record: JobRecord
     files: BackedUpJob
     documents: Mapping[str, Document]
+
+
+class SeenJob(NamedTuple):
+    """A job at one moment, before its files are copied."""
+
+    id: JobId
+    record: JobRecord
+    documents: Mapping[str, Document]
+    listed: Sequence[ListedFile]
+    parts: Sequence[tuple[str, str, Sequence[str]]]
+    """Of outputs under exactly-once: the task, the path as it says it, the names."""
 
 
 class LogCut(msgspec.Struct):
@@ -146,7 +158,7 @@ class JobCapture:
         self._put = put
         self._say = say
 
-    def take(self, replica: Replica, job: JobId) -> JobPoint:
+    def look(self, replica: Replica, job: JobId) -> SeenJob:
         """The job as it is now. That its record is as in this replica is for the caller to look.
 
         Raises:
@@ -156,27 +168,34 @@ class JobCapture:
         record, manifest = replica.records[job], None
         if record.spec.digest:
             manifest = stored_job(self._log.get_chunk(record.spec.digest), job)
-        documents_of = self._documents(job)
+        found = self._documents(job)
         listed = self._listed(job)
         parts = [] if manifest is None else self._parts(job, manifest)
         coupled = listed and manifest is not None and _is_coupled(manifest)
         if coupled and _ends(listed) != _ends(self._listed(job)):
             raise Moved(job)
-        if self._documents(job) != documents_of:
+        if self._documents(job) != found:
             raise Moved(job)
-        files, committed = self._copied(job, listed, [task for task, _, _ in parts])
+        return SeenJob(job, comparable(record), found, listed, parts)
+
+    def copy(self, seen: SeenJob) -> JobPoint:
+        """Copy what was seen, for as long as that takes. Raises Moved: some of it is gone."""
+        job = seen.id
+        files, committed = self._copied(job, seen.listed, [task for task, _, _ in seen.parts])
         written = [
             WrittenParts(task, path, sorted({*names, *committed[task]}))
-            for task, path, names in parts
+            for task, path, names in seen.parts
         ]
-        return JobPoint(comparable(record), BackedUpJob(job, files, written), documents_of)
+        return JobPoint(seen.record, BackedUpJob(job, files, written), seen.documents)
 
     def _documents(self, job: JobId) -> dict[str, Document]:
         folder = documents.frontiers(job)
         paths = [f"{folder}/{name}" for name in self._log.list_documents(folder)]
         paths += [documents.location(job), documents.committed_query(job)]
-        found = ((path, self._log.get_document(path)) for path in paths)
-        return {path: document for path, document in found if document is not None}
+        # At once, as the more partitions there are, the sooner one of them has moved.
+        with ThreadPoolExecutor(THREADS, "onyx-backup") as threads:
+            found = zip(paths, threads.map(self._log.get_document, paths), strict=True)
+            return {path: document for path, document in found if document is not None}
 
     def _listed(self, job: JobId) -> Sequence[ListedFile]:
         if self._log.get_document(documents.location(job)) is None:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from onyx import __version__
-from onyx.backup.capture import JobCapture, JobPoint, Moved, comparable
+from onyx.backup.capture import JobCapture, JobPoint, Moved, SeenJob, comparable
 from onyx.backup.place import FORMAT, BackedUpFile, BackupManifest, BackupPlace, BackupWriter
 from onyx.client.client import Client
 from onyx.errors import Unavailable
@@ -26,7 +26,9 @@ from onyx.settings import Settings
 ROUNDS_MAX = 20
 """How often all jobs are looked at, because some have changed."""
 TRIES_MAX = 20
-"""How often a job is copied before it is paused for that."""
+"""How often a job is looked at before it is paused for that."""
+PAUSED_TRIES_MAX = 200
+"""How often then: what is in flight has to arrive, and frontiers are stored every two seconds."""
 PAUSE_S = 0.1
 """Between two of them, for what is being moved to arrive."""
 _REPLICA = "replica"
@@ -103,21 +105,27 @@ class BackupMaker:
         )
 
     def _point(self, capture: JobCapture, job: JobId) -> JobPoint | None:
-        """A job, as soon as it is quiet; None: it is gone, or its record keeps changing."""
-        for _ in range(TRIES_MAX):
-            replica = self._client.replica()
-            if job not in replica.records:
-                return None
+        """A job, as soon as it is quiet; None: it is gone, or has moved on before it was copied."""
+        try:
+            seen = self._quiet(capture, job, TRIES_MAX)
+            if seen is None:
+                self._say(f"job {job} is too busy to be seen as it is, and is paused for a moment")
+                with self._client.paused(job):
+                    seen = self._quiet(capture, job, PAUSED_TRIES_MAX)
+            if seen is None:
+                raise Unavailable(f"job {job} moves although it is paused: take the backup again")
+            return capture.copy(seen)
+        except (Moved, KeyError):
+            return None
+
+    def _quiet(self, capture: JobCapture, job: JobId, tries: int) -> SeenJob | None:
+        """The job at a moment at which it is quiet. Raises KeyError: it is gone."""
+        for _ in range(tries):
             try:
-                return capture.take(replica, job)
+                return capture.look(self._client.replica(), job)
             except Moved:
                 threading.Event().wait(PAUSE_S)
-        self._say(f"job {job} is too busy to be copied while it runs, and is paused for a moment")
-        try:
-            with self._client.paused(job):
-                return capture.take(self._client.replica(), job)
-        except Moved:
-            return None
+        return None
 
     def _chunks(self, writer: BackupWriter, replica: Replica) -> Iterator[BackedUpFile]:
         for digest in sorted(named(self._log, replica)):

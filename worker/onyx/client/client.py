@@ -105,12 +105,8 @@ class Client(JobReader):
         return self._submissions.examine(job)
 
     def paused(self, job: JobId) -> AbstractContextManager[None]:
-        """Bring a job to rest for the time of a block, after which it goes on. One that is
-        suspended or paused by somebody else stays so.
-
-        Raises:
-            Unavailable: it does not come to rest in time.
-        """
+        """Have the inputs of a job read nothing new for the time of a block. A job that is
+        suspended, or that somebody else has paused, stays so."""
         return self._submissions.paused(job)
 
     def hand_in(

@@ -171,16 +171,18 @@ class Submissions:
 
     @contextmanager
     def paused(self, job: JobId) -> Iterator[None]:
-        """Bring a job to rest for the time of a block, after which it goes on."""
+        """Have the inputs of a job read nothing new for the time of a block."""
         run = self._replicas.at(None).run(job)
         if run.suspended or run.is_paused:
             yield
             return
-        with at_rest(self._replicas, self._acts, job):
+        try:
+            self._acts.append(PauseJob(job=job))
             yield
-        run = self._replicas.at(None).run(job)
-        if run.is_paused and not run.suspended:
-            self._acts.append(ResumeJob(job=job))
+        finally:
+            run = self._replicas.at(None).run(job)
+            if run.is_paused and not run.suspended:  # resuming ends both
+                self._acts.append(ResumeJob(job=job))
 
     def _examined(
         self, replica: Replica, job: Job, entry: SubmitJob, asks: bool = True
