@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tests.support.jobs.yaml_jobs import manifest
 from tests.support.log.markers import marker
 from tests.support.log.memory_log import MemoryLog
+from tests.support.servers.object_stores import ObjectStore
 
 from onyx.backup.capture import Moved, cut_logs
 from onyx.backup.making import BackupMaker
@@ -20,11 +21,14 @@ from onyx.backup.restoring import Restorer
 from onyx.client.client import Client
 from onyx.errors import StateError, UserError
 from onyx.ids import NO_POSITION, JobId
+from onyx.journal.journal import Journal
+from onyx.journal.logs import Content, PartitionFolder
 from onyx.log import documents
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import canonical
 from onyx.replica.commands import KillJob
 from onyx.settings import LogSettings, Settings, StateSettings
+from onyx.state.location import open_store
 from onyx.storage.interface import ListedFile
 
 START_MS = 1_700_000_000_000
@@ -390,3 +394,69 @@ def test_a_job_that_is_never_quiet_is_paused_for_a_look_and_goes_on(world, monke
     run = canonical.decode(world.place.blob(name, found.replica)).run(ID)
     assert not run.is_paused
     assert not world.client.replica().run(ID).is_paused
+
+
+def test_state_and_backups_may_be_in_a_bucket(world, fake_store: ObjectStore):
+    world.settings = replace(world.settings, state=StateSettings(url=f"{fake_store.url}/state"))
+    for name, data in FILES.items():
+        fake_store.put(f"state/{name}", data)
+    place = BackupPlace(f"{fake_store.url}/backups")
+    first, second = world.backup(place=place), world.backup(place=place)
+    for name, data in LATER.items():
+        fake_store.put(f"state/{name}", data)
+    assert place.keep(1) == [first]
+    assert place.names() == [second]
+    assert not fake_store.keys(f"backups/{first}/")
+    world.restored(second, log := empty_log(), place=place)
+    assert {key: fake_store.get(f"state/{key}") for key in FILES} == FILES
+    assert len(fake_store.keys("state/")) == len(FILES)
+    assert ID in Client(log, "balanced").replica().records
+
+
+def test_a_journal_goes_on_behind_the_point_with_what_was_not_processed_there(world):
+    def journal(version: int) -> Journal:
+        store = open_store(str(world.state))
+        return Journal(store, PartitionFolder("flights", "read", 0), version, f"w{version}")
+
+    taken = journal(5)
+    for n in range(6):
+        taken.append(Content([[{"n": n}]]))
+    taken.collect(3, lambda: (), all_of_it=True)
+    world.log.put_document(documents.frontier(ID, 0), b'{"position":3}', 0)
+    name = world.backup()
+    taken.append(Content([[{"n": "later"}]]))
+    taken.collect(6, lambda: (), all_of_it=True)
+    world.log.put_document(documents.frontier(ID, 0), b'{"position":6}', 1)
+
+    world.restored(name, log := empty_log())
+    again = journal(9)
+    assert again.end == 6
+    assert log.get_document(documents.frontier(ID, 0)).data == b'{"position":3}'
+    assert [again.read(n)[1] for n in range(3, 6)] == [[[{"n": n}]] for n in range(3, 6)]
+    assert again.append(Content([[{"n": "anew"}]])) == 6
+
+
+def test_parts_that_exactly_once_outputs_wrote_later_go_and_no_others(world):
+    out = Path(world.settings.data_dir) / "out"
+    out.mkdir()
+    spec = {**JOB["spec"], "guarantee": "exactly-once"}
+    write = {"name": "write", "type": "output", "plugin": "files",
+             "options": {"path": "out", "format": "jsonl"}}  # fmt: skip
+    spec["catalog"] = [*spec["catalog"][:2], write]
+    exact = {**JOB, "spec": {**spec, "metadata": {"jobId": "exact"}}}
+    world.client.submit(parse_mapping(exact))
+
+    def part(number: int, job: str = "exact") -> Path:
+        return out / f"part-write--{job}--0-0123456789ab-{number:06d}.jsonl"
+
+    part(0).write_text("before")
+    part(0, "flights").write_text("of another job, at least once")
+    name = world.backup()
+    for later in (part(1), part(1, "flights"), part(0, "exact-2"), out / "mine.txt"):
+        later.write_text("later")
+
+    with pytest.raises(UserError, match=r"out/part-write--exact--.*000001"):
+        world.restored(name, empty_log(), discard_later=False)
+    world.restored(name, empty_log())
+    assert not part(1).exists()
+    assert len([*out.iterdir()]) == 5

@@ -15,8 +15,8 @@ fit together are frontiers and logs:
   the replica. It is the same before and behind, and nobody who takes over writes a log before he
   has changed it.
 
-A busy job may never be quiet for as long as a listing takes. Its inputs are paused then, and what is
-in flight arrives, or stands still. Whether it comes to rest does not matter: a job in which one
+A busy job may never be quiet for as long as a listing takes. Its inputs are paused then, and what
+is in flight arrives, or stands still. Whether it comes to rest does not matter: a job in which one
 segment is stuck is quiet too.
 
 Chunks that nobody needs any more are deleted meanwhile: who finds one gone begins again.
