@@ -88,7 +88,7 @@ class SeenJob(NamedTuple):
     documents: Mapping[str, Document]
     listed: Sequence[ListedFile]
     parts: Sequence[tuple[str, str, Sequence[str]]]
-    """Of outputs under exactly-once: the task, the path as it says it, the names."""
+    """What outputs under exactly-once have written: the task, the path as it says it, the names."""
 
 
 class LogCut(msgspec.Struct):

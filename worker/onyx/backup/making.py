@@ -28,7 +28,7 @@ ROUNDS_MAX = 20
 TRIES_MAX = 20
 """How often a job is looked at before it is paused for that."""
 PAUSED_TRIES_MAX = 200
-"""How often then: what is in flight has to arrive, and frontiers are stored every two seconds."""
+"""How often it is looked at then: frontiers are stored every two seconds."""
 PAUSE_S = 0.1
 """Between two of them, for what is being moved to arrive."""
 _REPLICA = "replica"
