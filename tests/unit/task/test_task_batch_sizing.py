@@ -73,6 +73,16 @@ def test_a_function_that_waits_for_each_segment_gets_batches_that_do_not_take_to
     assert TIME_MAX_S / 5 < found.segments_max * 1e-3 <= TIME_MAX_S
 
 
+def test_full_batches_grow_although_bad_records_are_taken_out_of_each() -> None:
+    found, columns = sizing(), Columns(pa.record_batch({"n": pa.array(range(ROOTS_MAX))}))
+    for _ in range(20):
+        found.taken(ROOTS_MAX)
+        good = found.segments_max * 9 // 10
+        found.done(columns.slice(0, good), good, 1e-4, 1e-4)
+        found.done([SMALL], 1, 1e-4, 1e-4)
+    assert found.segments_max == ROOTS_MAX
+
+
 def test_batches_that_are_not_full_do_not_grow() -> None:
     found = sizing()
     first = found.segments_max

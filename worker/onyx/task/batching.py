@@ -15,7 +15,8 @@ only until that cost is small:
   some milliseconds over all, is a tenth of it only then.
 * Sizes are powers of two, and the time that each takes is remembered. If twice the size takes less
   than twice as long, the difference is what a batch costs the function or plugin; as long as that
-  is more than `COST_SHARE_MAX` of its time, the size grows on.
+  is more than `COST_SHARE_MAX` of its time, the size grows on. A batch counts as of the power that
+  it nearly has: bad records, which are of another form, are taken out of a batch that was full.
 
 It shrinks when a batch takes longer than `TIME_MAX_S` for its work rather than its cost, and when
 its segments are so large that it exceeds `BATCH_BYTES_MAX`. With few segments nothing changes,
@@ -165,7 +166,7 @@ class BatchSizing:
         """
         if self.fixed or not len(segments):
             return
-        exponent = len(segments).bit_length() - 1
+        exponent = (len(segments) * 4 // 3).bit_length() - 1
         took_s = self._note(exponent, busy_s * (1 << exponent) / len(segments))
         before, limited = self._exponent, format_of(segments).of_objects
         self._made_of_each = _follow(self._made_of_each, max(1.0, made / len(segments)))
