@@ -74,9 +74,13 @@ class JsonLineRecords:
 
     def one(self, line: bytes, position: int) -> Segment:
         """The segment of one record, or the one in its place if it is bad."""
+        if self._flat and len(line) <= FLAT_BYTES_MAX:
+            with contextlib.suppress(*_WRONG):
+                return _flat_decoder.decode(line)
         segment: Segment = {}
         try:
             segment = _decoder.decode(line)
+            self._flat = self._flat and len(line) > FLAT_BYTES_MAX
             reason = reason_of(segment)
         except _WRONG as error:
             reason = f"not a JSON object ({error})"
