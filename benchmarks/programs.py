@@ -120,6 +120,11 @@ PROGRAMS = {
     "keyed_state": Program(
         "keyed_state", "state by key in functions, against windows", slow=SEVERAL
     ),
+    "orders": Program(
+        "orders", "a first job of a newcomer, against Bytewax and Polars",
+        elsewhere="an `onyx run` of its own, for its tasks take all peers that there are",
+        figures=["CPU of onyx / polars", "CPU of onyx-columns / polars"],
+    ),
     "bad_rows": Program("bad_rows", "what a few bad records cost in columns", slow=SEVERAL),
     "scale": Program(
         "scale", "CPU a row and memory over 100 million rows of columns", slow=SEVERAL

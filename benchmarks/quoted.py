@@ -82,6 +82,12 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
         Quoted("Parquet, one process, to Bytewax's `fold_window`", "CPU of onyx-1 / bytewax", 0.04),
     ),
     "nexmark": _nexmark(),
+    "orders": (
+        Quoted("CPU of 300,000 orders in dicts, start-up included", "CPU of onyx", 12.0, "s"),
+        Quoted("in dicts, to Bytewax", "CPU of onyx / bytewax", 1.4),
+        Quoted("CPU of them in columns", "CPU of onyx-columns", 12.0, "s"),
+        Quoted("in columns, to Bytewax", "CPU of onyx-columns / bytewax", 1.4),
+    ),
     "spark_jobs": (
         Quoted("workload c as a whole job on Spark: CPU to PySpark by hand",
                "CPU of job / native", 1.3),
