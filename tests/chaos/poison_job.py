@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,14 @@ def is_killed(segment: Segment) -> Segment:
     """As the kernel ends it for want of memory."""
     if segment["n"] == POISON:
         os.kill(os.getpid(), signal.SIGKILL)
+    return segment
+
+
+def stays_inside(segment: Segment) -> Segment:
+    """Somebody who waits for the file kills the process meanwhile."""
+    if segment["n"] == POISON:
+        Path(os.environ["POISON_FOLDER"], f"{os.getpid()}.inside").touch()
+        time.sleep(600)
     return segment
 
 

@@ -12,11 +12,13 @@ from typing import Any
 
 import psutil
 import pytest
+from msgspec.structs import replace
 from tests.chaos.poison_job import POISON, POISON_TOO
-from tests.support.patience import WAIT_S
+from tests.support.patience import WAIT_S, rounds
 from tests.support.servers.cluster import Cluster, Worker
 
 from onyx.log.server.process import ZooKeeperServer
+from onyx.settings import SupervisorSettings
 
 pytestmark = pytest.mark.server
 
@@ -170,6 +172,26 @@ def test_one_that_has_its_process_killed_is_found_and_a_neighbour_goes_on(
     assert sorted(each["n"] for each in written(tmp_path, "beside")) == list(range(RECORDS))
     assert {each["n"] for each in written(tmp_path, "write")} == set(range(RECORDS)) - {POISON}
     assert 3 <= deaths(cluster) <= 5
+
+
+@pytest.mark.slow
+def test_one_over_which_whole_containers_are_killed_is_found(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POISON_FOLDER", str(tmp_path))
+    supervisor = SupervisorSettings(recorder_folder=str(tmp_path / "recorders"))
+    cluster.settings = replace(cluster.settings, supervisor=supervisor)
+    (worker,) = cluster.start_workers(1, peers=4)
+    job = cluster.submit(manifest(tmp_path, "stays_inside", dead_letter=True))
+    for number in range(4):
+        for _ in rounds():
+            if len(list(tmp_path.glob("*.inside"))) > number:
+                break
+        worker.kill()
+        worker = cluster.start_worker(4)
+    cluster.await_completed(job, WAIT_S)
+    assert [each["segment"]["n"] for each in written(tmp_path, "bad")] == [POISON]
+    assert {each["n"] for each in written(tmp_path, "write")} == set(range(RECORDS)) - {POISON}
 
 
 def kill_from_outside(worker: Worker) -> None:

@@ -140,7 +140,12 @@ def test_what_the_operator_sets_is_what_validation_refuses_to_others() -> None:
     small = {each["name"] for each in worker(POOLS["small"])["env"]}
 
     assert SET_BY_OPERATOR.keys() - {"ONYX_PEERS", "ONYX_PROCESSES"} <= whole
-    follow = {"ONYX_LEAVE_TIMEOUT_S", "ONYX_TASK_REPORT_VALUES", "ONYX_TELEMETRY_LOG_FORMAT"}
+    follow = {
+        "ONYX_LEAVE_TIMEOUT_S",
+        "ONYX_SUPERVISOR_RECORDER_FOLDER",
+        "ONYX_TASK_REPORT_VALUES",
+        "ONYX_TELEMETRY_LOG_FORMAT",
+    }
     assert follow == small - SET_BY_OPERATOR.keys()
 
 

@@ -370,6 +370,10 @@ class SupervisorSettings(msgspec.Struct, frozen=True):
     is given up (`task.losses_max`). 0 disables this."""
     memory_kills_within_s: Annotated[float, Meta(gt=0)] = 600.0
     """Time in which these kills are counted."""
+    recorder_folder: str = ""
+    """Folder that outlives the container, of this supervisor alone, for what its processes work on
+    (72 MiB a process): so that the next one knows of segments over which the whole container was
+    killed. Empty: it is kept in memory."""
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -93,6 +93,8 @@ def _derived(pool: Pool) -> dict[str, Source]:
         "ONYX_TELEMETRY_LOG_FORMAT": "json",
         # What is in segments would stand in logs, in the status of objects, and in ZooKeeper.
         "ONYX_TASK_REPORT_VALUES": "false",
+        # An emptyDir, which is there as long as the pod.
+        "ONYX_SUPERVISOR_RECORDER_FOLDER": "/tmp/onyx-recorders",  # noqa: S108 - not ours
     }
     if cluster.data is not None:
         found["ONYX_DATA_DIR"] = cluster.data.mount_path

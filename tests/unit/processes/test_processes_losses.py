@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from array import array
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ from tests.support.clocks import ManualClock
 
 from onyx.ids import JobId, TaskName
 from onyx.peer import loss_reports
-from onyx.processes import exit_examiner
+from onyx.processes import child, exit_examiner
+from onyx.processes.exit_examiner import ExitExaminer
+from onyx.settings import Settings, SupervisorSettings
 from onyx.telemetry import recorder
 from onyx.telemetry.recorder import Inside, Recorder
 
@@ -154,3 +158,77 @@ def test_a_recorder_that_was_overwritten_is_read_all_the_same(
     (found,) = recorded.deaths()
     exit_examiner.reports([found], 1.0)
     assert exit_examiner.described([found])
+
+
+def examiner(folder: Path) -> ExitExaminer:
+    return ExitExaminer(Settings(supervisor=SupervisorSettings(recorder_folder=str(folder))))
+
+
+def dies_with_its_container(
+    path: Path, *works: tuple[str, list[int]], orderly: bool = False
+) -> None:
+    """Processes of a recorder write it, and nobody of them reads it."""
+    descriptor = recorder.create(str(path))
+    written = Recorder(descriptor, ManualClock())
+    for task, roots in works:
+        column = array("Q", roots)
+        written.slot(JobId("j"), TaskName(task)).begin("apply-fn", column, 0xAB, False)
+    if orderly:
+        written.ends(0)
+    written._memory.close()
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("processes", "expected"),
+    [
+        ([[("work", [root(2, 7)])]], [("work", ((2, 7, 7),), "ab")]),
+        ([[("work", [root(2, 7), root(2, 8)])]], [("work", ((2, 7, 8),), "")]),
+        (
+            [[("work", [root(2, 7)])], [("eat", [root(0, 1)])]],
+            [("work", ((2, 7, 7),), ""), ("eat", ((0, 1, 1),), "")],
+        ),
+        ([[("work", [])]], []),
+        ([[]], []),
+    ],
+    ids=["one segment", "a batch", "two processes are in doubt", "over nothing", "nobody inside"],
+)
+def test_the_next_supervisor_reports_over_what_a_container_was_killed(
+    processes: list[list[tuple[str, list[int]]]], expected: list[Any], tmp_path: Path
+) -> None:
+    for number, works in enumerate(processes):
+        dies_with_its_container(tmp_path / f"worker-{number}.recorder", *works)
+    found = examiner(tmp_path).left_behind()
+    assert [(each.task, each.runs, each.id) for each in found] == expected
+    assert all(each.killed for each in found)
+    assert examiner(tmp_path).left_behind() == [], "once"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_recorders_that_are_in_use_or_of_an_orderly_end_or_foreign_say_nothing(
+    tmp_path: Path,
+) -> None:
+    work = ("work", [root(2, 7)])
+    dies_with_its_container(tmp_path / "worker-0.recorder", work, orderly=True)
+    (tmp_path / "worker-1.recorder").write_bytes(b"short")
+    (tmp_path / "notes.txt").write_text("mine")
+    in_use = recorder.create(str(tmp_path / "worker-2.recorder"))
+    assert examiner(tmp_path).left_behind() == []
+    assert {each.name for each in tmp_path.iterdir()} == {"notes.txt", "worker-2.recorder"}
+    os.close(in_use)
+    assert examiner(tmp_path / "nowhere").left_behind() == []
+    assert ExitExaminer(Settings()).left_behind() == []
+
+
+def test_without_room_for_a_file_a_recorder_is_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    path, descriptor = child._new_recorder(str(tmp_path), 0)
+    assert (path, os.fstat(descriptor).st_size) == ("", recorder.SIZE)
+    os.close(descriptor)
+    assert list(tmp_path.iterdir()) == []
+    assert "No space left on device" in caplog.text

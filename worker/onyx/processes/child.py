@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ from onyx.settings import Settings, to_environment
 from onyx.telemetry import recorder
 from onyx.telemetry.recorder import Recorder
 
+logger = logging.getLogger("onyx.supervisor")
 NAME = "onyx-worker"
 """What the system calls a worker process; its command line may be that of its zygote."""
 TELEMETRY = ("onyx.telemetry.http_server", "onyx.telemetry.metrics")
@@ -90,6 +93,7 @@ class SupervisedWorker:
         listeners: sockets that it is given.
         environment: of the process.
         launcher: what starts it.
+        recorder_folder: where its recorder lies; empty: in memory.
     """
 
     def __init__(
@@ -99,11 +103,12 @@ class SupervisedWorker:
         listeners: Listeners,
         environment: Mapping[str, str],
         launcher: Launcher,
+        recorder_folder: str = "",
     ) -> None:
         self.number = number
         self._environment = environment
         self._launcher = launcher
-        descriptor = recorder.create()
+        self._recorder_path, descriptor = _new_recorder(recorder_folder, number)
         self.recorder = Recorder(descriptor, SystemClock())
         self._given = WorkerArguments(
             peers,
@@ -127,6 +132,12 @@ class SupervisedWorker:
         )
         self.started_s, self.restart_s = time.monotonic(), None
 
+    def forget(self) -> None:
+        """No process follows any more, and what the last one did is known."""
+        if self._recorder_path:
+            with suppress(OSError):
+                os.unlink(self._recorder_path)
+
     def pause(self, seconds: float) -> None:
         """Let so much time pass, or less if the process that runs ends."""
         assert self.process is not None, "it has been started"
@@ -136,6 +147,23 @@ class SupervisedWorker:
     def is_running(self) -> bool:
         """Whether a process runs, as far as was looked."""
         return self.process is not None and self.process.returncode is None
+
+
+def _new_recorder(folder: str, number: int) -> tuple[str, int]:
+    """Where the recorder of a process is, and its descriptor; in memory, if a file cannot be."""
+    if folder:
+        path = os.path.join(folder, f"worker-{number}{recorder.SUFFIX}")
+        try:
+            return path, recorder.create(path)
+        except OSError as error:
+            logger.warning(
+                "the flight recorder of process %d is in memory and does not outlive the "
+                "container, because %s cannot be made (ONYX_SUPERVISOR_RECORDER_FOLDER): %s",
+                number,
+                path,
+                error,
+            )
+    return "", recorder.create()
 
 
 def _descriptor(listener: socket.socket | None) -> int | None:

@@ -22,6 +22,10 @@ because only who reads the log knows that they are there: a report that comes tw
 Rejected: the session of the dead process, taken over to hold the replay back. Who connects in time
 for that can as well write the entry in time.
 
+**Containers.** Where the kernel ends a whole container, supervisor included, the next supervisor in
+its place reads the recorders that are left. All processes have died at once, so one segment is
+guilty for certain only if nobody else was in user code in any of them.
+
 **Segments.** The flight recorder of a process says what it was doing. A process that others have
 ended (SIGTERM) says nothing, and neither does one that has ended in an orderly way. Other ends are
 its own: an exit code, or a signal that a process brings about itself. Then whoever was in user code
@@ -56,7 +60,7 @@ from onyx.replica.commands import ReportLoss
 from onyx.reports.deaths import Death, DeathCause, mebibytes
 from onyx.settings import Settings, SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills
-from onyx.telemetry.recorder import LOSSES_BYTES_MAX, Inside, Recorder, runs
+from onyx.telemetry.recorder import LOSSES_BYTES_MAX, Inside, Recorder, left_in, runs
 
 logger = logging.getLogger("onyx.supervisor")
 OTHERS_AFTER_S = 10.0
@@ -69,6 +73,7 @@ class ExitExaminer:
 
     def __init__(self, settings: Settings) -> None:
         self._reporter = DeathReporter(settings)
+        self._folder = settings.supervisor.recorder_folder
         self._deaths = DeathWatch(
             MemoryKills(), SystemClock(), settings.supervisor, socket.gethostname()
         )
@@ -76,6 +81,31 @@ class ExitExaminer:
     def close(self) -> None:
         """Report what is not reported yet, and end."""
         self._reporter.close()
+
+    def left_behind(self) -> list[ReportLoss]:
+        """What to report of processes that were ended together with the supervisor before this
+        one; `report` does."""
+        lost, inside = list[ReportLoss](), list[Inside]()
+        try:
+            for descriptor in left_in(self._folder) if self._folder else ():
+                former = Recorder(descriptor, SystemClock())
+                lost += left(former)
+                if former.orderly() is None:
+                    inside += [each for each in former.deaths() if each.over_segments]
+        except OSError as error:
+            logger.warning("what is left in %s cannot be read: %s", self._folder, error)
+        if inside:
+            logger.warning(
+                "the worker was ended with its supervisor, as for want of memory in its container, "
+                "inside user code: %s",
+                described(inside),
+            )
+        return lost + reports(inside, 0.0, killed=True)
+
+    def report(self, child: SupervisedWorker, lost: Sequence[ReportLoss]) -> None:
+        """Report losses, which are left to the next process as well."""
+        hand_over(child.recorder, lost)
+        self._reporter.publish(lost)
 
     def look_at_others(self) -> str:
         """Report deaths in this container that were of no worker; why it has been too many deaths,
@@ -103,9 +133,7 @@ class ExitExaminer:
         if killed and death.cause is not DeathCause.MEMORY:
             inside = [each for each in inside if each.over_segments]
         if (own or killed) and inside:
-            lost = reports(inside, lived_s, killed)
-            hand_over(child.recorder, lost)
-            self._reporter.publish(lost)
+            self.report(child, reports(inside, lived_s, killed))
         where = f" inside user code: {death.inside}" if death.inside and not orderly else ""
         return f"{self._deaths.explained(death)}{where}"
 

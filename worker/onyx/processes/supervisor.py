@@ -191,6 +191,8 @@ class Supervisor:
         for process in self._processes:
             process.kill()
             self._left &= process.wait() == ExitCode.SUCCESS
+        for child in self._children:
+            child.forget()
         if self._own_launcher is not None:
             self._own_launcher.close()
 
@@ -215,13 +217,21 @@ class Supervisor:
         launcher = self._launcher
         if launcher is None:
             launcher = self._own_launcher = worker_launcher(self._settings)
+        lost = self._examiner.left_behind()
         for number, peers in enumerate(self._peers):
             listener = self._pages.listeners[number]
             self._children.append(
                 SupervisedWorker(
-                    number, peers, Listeners(listener, self._http), environment, launcher
+                    number,
+                    peers,
+                    Listeners(listener, self._http),
+                    environment,
+                    launcher,
+                    self._settings.supervisor.recorder_folder,
                 )
             )
+        if lost:
+            self._examiner.report(self._children[0], lost)
         self._started.set()
         for child in self._children:
             child.start()

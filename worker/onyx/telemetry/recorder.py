@@ -12,6 +12,11 @@ be `alone` there, and others wait meanwhile. Functions that take long are waited
 among others leaves in doubt whose it was and the next process dies as well; but in turns, so that
 one that never comes back does not hold up everybody else of the process.
 
+Where a whole container is killed, as for want of memory in Kubernetes, the supervisor dies as well.
+So the memory may be a file in a folder that outlives the container, and the next supervisor there
+reads what is left (`left_in`). Its blocks are there from the start: on a full disk a process that
+writes into a mapped file would be killed. Who made it holds a lock, which ends with the processes.
+
 Rejected: a file for each batch (a system call each), a child process for each suspicious batch
 (state and plugins are in this process), the traceback that Python writes at a fatal signal (there
 is none for `_exit`). No NumPy here: the supervisor is to stay small.
@@ -19,12 +24,13 @@ is none for `_exit`). No NumPy here: the supervisor is to stay small.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import struct
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -40,6 +46,8 @@ SLOTS = 128
 ROOTS_MAX = 65_536
 """Segments of one batch; larger ones are worked off in parts where that matters."""
 NAME_BYTES_MAX = 1_024
+SUFFIX = ".recorder"
+"""The end of the names of files that are recorders."""
 LOSSES_BYTES_MAX = 262_144
 ALONE_WAIT_FIRST_S = 5.0
 """For the others to leave user code. Then they go on for as long, and are waited for twice as long
@@ -121,8 +129,25 @@ class Inside(msgspec.Struct, frozen=True):
     """The id of the segment, if it was one; otherwise 0."""
 
 
-def create() -> int:
-    """The file descriptor of an empty recorder, without a name in any folder."""
+def create(path: str = "") -> int:
+    """The file descriptor of an empty recorder, without a name in any folder unless one is given.
+
+    Raises:
+        OSError: there is such a file, or no room for it.
+    """
+    if path:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(made, fcntl.LOCK_EX)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(made, 0, SIZE)
+            os.ftruncate(made, SIZE)
+        except OSError:
+            os.close(made)
+            os.unlink(path)
+            raise
+        return made
     if hasattr(os, "memfd_create"):
         made = os.memfd_create("onyx-recorder")
     else:
@@ -130,6 +155,28 @@ def create() -> int:
             made = os.dup(file.fileno())
     os.ftruncate(made, SIZE)
     return made
+
+
+def left_in(folder: str) -> Iterator[int]:
+    """The recorders in a folder whose makers are gone, each open until the next one is asked for;
+    they are removed.
+
+    Raises:
+        OSError: the folder cannot be read, or written.
+    """
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    for name in sorted(each for each in names if each.endswith(SUFFIX)):
+        path = os.path.join(folder, name)
+        found = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
+            if os.fstat(found).st_size == SIZE:
+                yield found
+        except BlockingIOError:  # somebody writes it
+            continue
+        finally:
+            os.close(found)
 
 
 class Recorder:
