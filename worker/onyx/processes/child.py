@@ -133,8 +133,9 @@ class SupervisedWorker:
         self.started_s, self.restart_s = time.monotonic(), None
 
     def forget(self) -> None:
-        """No process follows any more, and what the last one did is known."""
-        if self._recorder_path:
+        """No process follows any more. What nobody has reported yet stays for the next
+        supervisor."""
+        if self._recorder_path and not self.recorder.losses():
             with suppress(OSError):
                 os.unlink(self._recorder_path)
 
