@@ -135,3 +135,34 @@ def test_windows_keyed_state_and_files_are_exact_when_a_lost_log_is_restored(
         assert again.returncode == 2
         assert "is not empty" in again.stderr
     check_exact(out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opened", ["folder"], indirect=True)
+def test_a_job_on_spark_goes_on_from_the_last_micro_batch_of_a_backup(
+    opened: Callable[[], Cluster], tmp_path: Path
+) -> None:
+    to, out = tmp_path / "backups", tmp_path / "out"
+    manifest = job(out)
+    spark = {"master": "local[1]", "sparkConf": {"spark.sql.shuffle.partitions": "2"}}
+    manifest["spec"] |= {"engine": "spark", "spark": spark}
+    manifest["spec"]["catalog"][0]["options"] = {"fn": "backup_steps:make", "ratePerSecond": 300}
+    with opened() as lost:
+        (worker,) = lost.start_workers(1, peers=2)
+        id = lost.submit(manifest)
+        await_rows(lost, out / "numbers", 600)
+        made = onyx(lost.settings, "backup", "--to", to)
+        assert made.returncode == 0, made.stderr
+        await_rows(lost, out / "numbers", len(rows(out / "numbers")) + 600)
+        worker.kill()
+    with opened() as restored:
+        found = onyx(restored.settings, "restore", to, "--discard-later")
+        assert found.returncode == 0, found.stderr
+        left = len(rows(out / "numbers"))
+        restored.start_workers(1, peers=2)
+        restored.await_ready(id)
+        await_rows(restored, out / "numbers", left + 1_200)
+        restored.workers[0].kill()
+    numbers = [row["n"] for row in rows(out / "numbers")]
+    assert sorted(numbers) == list(range(len(numbers))), "each once, and none is missing"
+    assert all(row["seen"] == row["n"] // GROUPS + 1 for row in rows(out / "numbers"))

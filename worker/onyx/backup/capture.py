@@ -47,8 +47,10 @@ from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import keeps_parts, makes_one_result
 from onyx.model.workflow import loop_of, stateful_tasks
 from onyx.plugins.parts.folders import NotThere, parts_in, whose
+from onyx.plugins.protocol import Token
 from onyx.replica.state import NOTHING, JobRecord, Replica
 from onyx.settings import Settings
+from onyx.spark.driver.committed import committed
 from onyx.state.chunks import ChunkReader, StateChunkKind
 from onyx.state.local.scratch import bytes_of
 from onyx.state.location import is_shared, open_store, state_location
@@ -234,8 +236,10 @@ class JobCapture:
             return list(threads.map(copy, sorted(names))), committed
 
     def _parts(self, job: JobId, manifest: Job) -> list[tuple[str, str, list[str]]]:
-        """The parts that outputs under exactly-once have written: the task, the path as it says it,
-        the names."""
+        """The parts that outputs have written, each segment once: the task, the path as it says it,
+        the names. A query has committed all of its last micro-batch, and may not have published
+        it."""
+        query = committed(self._log, job) if manifest.engine == "spark" else None
         found = []
         for entry in manifest.catalog:
             path = entry.options.get("path")
@@ -244,7 +248,10 @@ class JobCapture:
             folder, own = absolute(path, self._settings.data_dir), whose(entry.name, job)
             try:
                 parts = parts_in(folder, own.__eq__, f"job {job}, output {entry.name}")
-                found.append((entry.name, path, [each.path.rpartition("/")[2] for each in parts]))
+                names = [each.path.rpartition("/")[2] for each in parts]
+                result = None if query is None else query[0].outputs.get(entry.name)
+                names += map(_name_of, () if result is None else result.tokens)
+                found.append((entry.name, path, names))
             except NotThere as error:
                 self._say(f"{error}. What it writes from now on is there twice after a restore")
         return found
@@ -287,8 +294,13 @@ def _staged_part(job: JobId, task: str, name: str, data: bytes) -> str | None:
         records = decode_records(bytes_of(shard.records)) if shard.records else []
         for record in records:
             if isinstance(record, StagedOutput):
-                return str(record.token.get("name") or record.token["key"]).rpartition("/")[2]
+                return _name_of(record.token)
     return None
+
+
+def _name_of(token: Token) -> str:
+    """The part that is published by a token: a file of this name, or the object of a key."""
+    return str(token.get("name") or token["key"]).rpartition("/")[2]
 
 
 def _is_coupled(job: Job) -> bool:
@@ -302,6 +314,6 @@ def _is_coupled(job: Job) -> bool:
 
 
 def _commits_parts(job: Job, kind: str, plugin: str | None) -> bool:
-    commits = job.guarantee == "exactly-once" and job.engine != "spark"
+    commits = job.guarantee == "exactly-once" or job.engine == "spark"
     is_parts = keeps_parts(kind, plugin) and not makes_one_result(kind, plugin)
     return commits and kind == "output" and is_parts
