@@ -58,6 +58,7 @@ NAVIGATION: dict[str, dict[str, list[str]]] = {
             "docs/operations/operator",
             "docs/operations/data",
             "docs/operations/backup",
+            "docs/operations/losses",
             "docs/operations/security",
             "SECURITY",
             "docs/operations/events",
