@@ -16,13 +16,14 @@ from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.router.inputs import RequestInput
 from onyx.peer.work import measuring
 from onyx.peer.work.measuring import LOOK_S, SILENT_SOURCE, Lags, Measuring
-from onyx.plugins.protocol import Behind, Cursor
+from onyx.plugins.protocol import Behind, Cursor, SealProgress
 from onyx.processors import Processor
 from onyx.replica import canonical
 from onyx.reports.measures import (
     InputMeasures,
     RequestMeasures,
     WorkerMeasures,
+    done_in_words,
     in_words,
     of_jobs,
     requests_in_words,
@@ -306,6 +307,7 @@ def test_of_a_source_with_an_end_it_is_known_how_much_is_left(opened, says, know
         opened=lambda: opened,
         done=10,
         has_end=True,
+        tasks=None,
     )
     part = SimpleNamespace(name="read", source=source)
     task = SimpleNamespace(job_id=JOB, peer="p", parts=[part])
@@ -430,6 +432,16 @@ def test_of_a_query_each_task_of_the_job_is_measured_by_what_is_committed():
     job = of_jobs(*bench.tasks_and_edges())[JOB]
     assert 100 / 60 <= job.per_s <= read.in_per_s
     assert (job.segments_behind, job.unknown) == (15, "")
+
+
+def test_of_a_query_over_bounded_inputs_the_tasks_of_spark_are_counted():
+    bench = on_spark("files", path="in.jsonl")
+    bench.queries[-1].progress = QueryProgress("running", spark=SealProgress(40, 10))
+    bench.settle()
+    bench.look()
+    read = bench.of_tasks()["read"]
+    assert (read.input.done, read.input.left) == (10, 30)
+    assert done_in_words(of_jobs(*bench.tasks_and_edges())[JOB]) == "25 % done"
 
 
 def test_edges_and_watermarks_of_a_query_are_those_of_its_tasks():

@@ -140,7 +140,7 @@ def test_a_job_in_a_line_is_over_its_inputs_and_names_who_holds_back():
             [InputMeasures(1, done=199, left=1, completed_per_s=1.0)],
             "99 % done, about 0:00:01 left",
         ),
-        ([InputMeasures(0, done=100, left=0)], "100 % done, about 0:00:00 left"),
+        ([InputMeasures(0, done=100, left=0)], "its inputs are done"),
         ([InputMeasures(1, done=30, left=70, completed_per_s=1.0), InputMeasures(1, 5)], ""),
         ([InputMeasures(1, 5, completed_per_s=1.0)], ""),
     ],

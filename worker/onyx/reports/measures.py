@@ -138,7 +138,8 @@ class InputMeasures(msgspec.Struct, frozen=True):
     retried: int = 0
     """Segments that were read again in the last `WINDOW_S`."""
     done: int | None = None
-    """Segments that are processed, since the job began, where `left` is known."""
+    """Segments that are processed, since the job began, where `left` is known; of a query over
+    bounded inputs the tasks of Spark that are done."""
     left: int | None = None
     """Segments that are not processed, in flight or to be read, until the source ends: an estimate
     where its bytes are known. None: it has no end, or says neither."""
@@ -505,6 +506,8 @@ def done_in_words(job: JobMeasures) -> str:
     """How much is done and when the rest will be, for people; empty: nobody knows."""
     if job.done is None:
         return ""
+    if job.done == 1.0:
+        return "its inputs are done"
     left_s = None if job.left_s is None else round(job.left_s)
     when = "" if left_s is None else f", about {timedelta(seconds=left_s)} left"
     return f"{math.floor(100 * job.done)} % done{when}"

@@ -62,6 +62,12 @@ class PartSource(Protocol):
         ...
 
     @property
+    def tasks(self) -> int | None:
+        """Tasks of Spark that are known of so far, of which `done` says how many are done; None: it
+        counts segments."""
+        ...
+
+    @property
     def unknown(self) -> str:
         """Why nobody can know now how far it is; empty if somebody can."""
         ...

@@ -512,10 +512,10 @@ def _with_lag(found: InputMeasures, lag: Lag | None, wall_ms: int) -> InputMeasu
 
 def _with_end(found: InputMeasures, source: PartSource | None, lag: Lag | None) -> InputMeasures:
     """The measures with how much is left, if the input has an end and somebody knows it."""
-    if found.unknown or source is None or not source.has_end:
+    if source is None or (source.tasks is None and (found.unknown or not source.has_end)):
         return found
-    done, total = source.done, None if lag is None else lag.total
-    if not found.partitions:
+    done, total = source.done, source.tasks or (None if lag is None else lag.total)
+    if source.tasks is None and not found.partitions:
         return replace(found, done=done, left=0)
     return found if total is None else replace(found, done=done, left=max(0, total - done))
 

@@ -31,6 +31,7 @@ from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.plugins.attempts import Attempts
+from onyx.plugins.protocol import SealProgress
 from onyx.spark.driver.committed import Committed, commit, committed
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.request import (
@@ -279,6 +280,11 @@ class Driver:
         """The worker gives the job up, or it has ended."""
         self.drop_query()
         self.counts.close()
+
+    @property
+    def spark(self) -> SealProgress:
+        """What Spark says of the query that runs."""
+        return SealProgress() if self._progress is None else self._progress.spark
 
     @property
     def where(self) -> str:

@@ -58,8 +58,15 @@ class QueryInput:
         return not may_be_endless(entry.plugin or "", entry.options)
 
     @property
+    def tasks(self) -> int | None:
+        """Tasks of the query, if its inputs are bounded and Spark has said some."""
+        return None if self._driver.request.endless else self._driver.spark.tasks or None
+
+    @property
     def done(self) -> int:
-        """Positions that are committed."""
+        """Positions that are committed; of bounded inputs, tasks of Spark."""
+        if not self._driver.request.endless:
+            return self._driver.spark.tasks_done
         committed = self._driver.committed
         positions = () if committed is None else committed.positions
         return sum(each.position for each in positions if each.task == self._task)

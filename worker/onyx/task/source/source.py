@@ -65,7 +65,8 @@ class Source:
     """All partitions that one peer of an input task owns."""
 
     unknown = ""
-    """How far it is can be known (`task.measured.PartSource`)."""
+    tasks: int | None = None
+    """How far it is can be known, by segments (`task.measured.PartSource`)."""
     most_ms: int | None = None
     """Partitions that have come beyond this time wait for others (`channels.alignment`)."""
     held_ms: int | None = None
