@@ -57,7 +57,7 @@ class Alignment:
     def __init__(self, transport: Transport, wiring: Wiring, job: Job, drift_ms: int) -> None:
         self._transport = transport
         self._drift_ms = drift_ms
-        self._me, self._task = wiring.me.peer, wiring.task
+        self._me = wiring.me.peer
         self._others = [
             (site.group, Channel(wiring.job, wiring.version, wiring.me.peer, site.peer), task)
             for task, sites in wiring.sources
