@@ -119,3 +119,8 @@ def test_a_run_resumes_nothing_where_nothing_is_kept_and_makes_no_folder(tmp_pat
     with pytest.raises(UserError, match="new has no log of run: `onyx run --keep"):
         run(tmp_path / "job.yaml", keep=tmp_path / "new", resume=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_goes_on_with_what_it_has_written(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--replace would remove"):
+        run(tmp_path / "job.yaml", keep=tmp_path / "log", resume=True, replace=True)

@@ -57,6 +57,9 @@ GROUPED = """
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     (tmp_path / "in.csv").write_text("id,t\n1,0\n")
+    (tmp_path / "other.csv").write_text("name,t\na,0\n")
+    for odd in ("odd.csv", "odd.jsonl"):
+        (tmp_path / odd).write_bytes(b'\xff\0"id\n')
     (tmp_path / "in.jsonl").write_text('{"id": 1, "t": 0}\n\n{"id": 2.5}\n')
     pq.write_table(pa.table({"id": pa.array(["a"]).dictionary_encode()}), tmp_path / "in.parquet")
     return Settings(data_dir=str(tmp_path))
@@ -103,6 +106,10 @@ def test_what_each_source_says_of_its_types_counts(
     [
         (CSV, PARQUET), (TYPED, JSON), (CSV, UNKNOWN), (JSON, UNKNOWN), (MIXED, JSON), (MIXED, CSV),
         (JSON, "plugin: files, options: {path: none.jsonl}"),
+        (JSON, "plugin: files, options: {path: other.csv}"),
+        (JSON, "plugin: files, options: {path: in.csv, delimiter: ;}"),
+        (JSON, "plugin: files, options: {path: odd.csv}"),
+        (CSV, "plugin: files, options: {path: odd.jsonl}"),
         (CSV, "plugin: files, options: {path: in.jsonl.gz}"),
         (CSV, "plugin: files, options: {path: in.csv, format: jsonl}"),
     ],

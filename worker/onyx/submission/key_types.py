@@ -8,8 +8,8 @@ known behind a function. What a file begins with need not go on so, hence these 
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -27,9 +27,9 @@ from onyx.settings import Settings
 from onyx.storage.files import InputFiles
 from onyx.submission.here import FILES, Places
 
+HEAD_BYTES_MAX = 262_144
 LINES_MAX = 100
-LINE_BYTES_MAX = 65_536
-"""What is read of a file: so many lines, which are no longer."""
+"""What is read of a file."""
 Kind = Literal["text", "a number"]
 
 _OF_CSV: Mapping[str, Kind] = {"str": "text", "int": "a number", "float": "a number"}
@@ -87,11 +87,11 @@ def _unlike(path: str, sides: Sequence[_KeySide]) -> Iterator[Problem]:
         f"is text in segments of {text.task} ({text.key}), and a number in those of {number.task} "
         f"({number.key}): no two are ever equal"
     )
-    csv = next((each for each in (text, number) if _is_csv(each.source)), None)
+    of_csv = next((each for each in (text, number) if _is_csv(each.source)), None)
     hint = f"convert {text.key} in a function before"
-    if csv is text:
+    if of_csv is text:
         hint = f"add types: {{{text.key}: int}} to the options of {text.source.name}"
-    elif csv is number:
+    elif of_csv is number:
         hint = f"take {number.key} out of types of {number.source.name}"
     yield Problem(path, message, hint)
 
@@ -151,8 +151,6 @@ class _KeySources:
         options = _options(entry)
         if options is None:
             return None
-        if _format(options) == "csv":
-            return _OF_CSV.get(options.types.get(key, "str"))
         try:
             path = min(self._places.read_by(entry), default="")
             with self._files.open(path, ahead=False) as file:
@@ -160,11 +158,21 @@ class _KeySources:
                 if form == "parquet":
                     schema = pq.read_schema(file)
                     return _of_column(schema.field(key).type) if key in schema.names else None
-                lines = islice(iter(lambda: file.readline(LINE_BYTES_MAX), b""), LINES_MAX)
-                rows = (each for each in lines if form == "jsonl" and each.strip())
+                head = file.read(HEAD_BYTES_MAX)
+                lines = head.splitlines()[: LINES_MAX if len(head) < HEAD_BYTES_MAX else -1]
+                if form == "csv":
+                    return _of_csv(options, path, lines, key)
+                rows = (each for each in lines[:LINES_MAX] if form == "jsonl" and each.strip())
                 return _of_rows([msgspec.json.decode(each) for each in rows], key)
-        except (OnyxError, OSError, *UNREADABLE):
+        except (OnyxError, OSError, csv.Error, *UNREADABLE):
             return None  # that there is none, or a bad one, is said by who reads it
+
+
+def _of_csv(options: FilesInputOptions, path: str, lines: Sequence[bytes], key: str) -> Kind | None:
+    """The kind of a column, if there is one of this name."""
+    first = [each.decode("utf-8-sig") for each in lines[:1]]
+    names = options.columns or next(csv.reader(first, delimiter=options.delimiter_of(path)), [])
+    return _OF_CSV.get(options.types.get(key, "str")) if key in names else None
 
 
 def _of_rows(rows: Any, key: str) -> Kind | None:

@@ -101,6 +101,8 @@ def run(
     given = settings()
     if resume and keep is None:
         raise SettingsError("--resume goes on in a folder: say with --keep in which one")
+    if resume and replace:
+        raise SettingsError("--resume goes on with what --replace would remove: give one of them")
     if keep is not None and resume:
         check_kept(keep, TENANCY)
     options = serve.ConsoleOptions(port=0) if console else None
@@ -109,8 +111,8 @@ def run(
     with interrupted_by_sigterm(), local_log(given, keep, SHARED) as (there, launcher):
         kept = None if keep is None else local_run.Kept(keep, resume)
         job, found = local_run.checked(file, modules, engine, log_level)
-        local_run.refuse_here(job, found, file, replace, resume)
         dealt = local_run.peers_of_processes(job, peers, processes)
+        local_run.refuse_here(job, found, file, replace, resume)
         status, progress = local_run.run_here(
             job, found, dealt, as_json, timeout, (there, launcher), options, kept
         )

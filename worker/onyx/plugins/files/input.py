@@ -28,7 +28,6 @@ from onyx.plugins.files.options import (
     COMPRESSED,
     FilesInputOptions,
     format_by_name,
-    suffix_of,
 )
 from onyx.plugins.files.parquet_reader import ParquetReader, ParquetRows, rows_of
 from onyx.plugins.files.text_reader import FileBlocks, FileReader
@@ -255,7 +254,7 @@ class Formats:
         if kind == "text":
             return (TextRecords(bad) if self._columns is None else TextColumns(bad)), 0
         options = self._options
-        delimiter = options.delimiter or ("\t" if suffix_of(path) == ".tsv" else ",")
+        delimiter = options.delimiter_of(path)
         if options.columns is not None:
             columns, offset = options.columns, 0
         else:

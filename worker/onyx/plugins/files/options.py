@@ -73,6 +73,10 @@ class FilesInputOptions(Options, frozen=True):
         if not self.header and not self.columns:
             yield Problem("columns", "is missing: header: false needs names")
 
+    def delimiter_of(self, path: str) -> str:
+        """What is between the fields of a file of CSV."""
+        return self.delimiter or ("\t" if suffix_of(path) == ".tsv" else ",")
+
 
 class FilesOutputOptions(PartOptions, frozen=True):
     """Options of the output."""
