@@ -101,6 +101,7 @@ NAVIGATION: dict[str, dict[str, list[str]]] = {
         ],
     },
     "docs/guide/spark": {"": ["docs/guide/spark-*"]},
+    "docs/operations/alerts": {"": ["docs/operations/alerts/*"]},
     "docs/reference/job": {
         "": [
             "docs/reference/catalog",

@@ -39,6 +39,24 @@ METRICS = (
     ),
     Metric("onyx_operator_jobs", "gauge", ("phase",), "OnyxJobs by phase."),
     Metric(
+        "onyx_operator_jobs_starved",
+        "gauge",
+        (),
+        "OnyxJobs that wait for peers of an OnyxCluster that is to have workers.",
+    ),
+    Metric(
+        "onyx_operator_last_job_failure_timestamp_seconds",
+        "gauge",
+        (),
+        "When the OnyxJob that failed last did so, of those that are there; 0 without one.",
+    ),
+    Metric(
+        "onyx_operator_clusters_without_workers",
+        "gauge",
+        (),
+        "OnyxClusters that are to have workers, and of which none is ready.",
+    ),
+    Metric(
         "onyx_operator_clusters_connected", "gauge", (), "Logs of clusters that are being followed."
     ),
     Metric(
@@ -111,6 +129,13 @@ class OperatorMetrics:
         """OnyxJobs by phase, with every phase that exists."""
         for phase, count in by_phase.items():
             self._metrics["onyx_operator_jobs"].labels(phase).set(count)
+
+    def troubles(self, starved: int, failed_s: float, without_workers: int) -> None:
+        """Jobs that wait for workers that are to be there, when one failed last, and clusters
+        without a worker."""
+        self._metrics["onyx_operator_jobs_starved"].set(starved)
+        self._metrics["onyx_operator_last_job_failure_timestamp_seconds"].set(failed_s)
+        self._metrics["onyx_operator_clusters_without_workers"].set(without_workers)
 
     def clusters(self, connected: int, unreachable: int) -> None:
         """Logs that are followed, and that cannot be reached."""

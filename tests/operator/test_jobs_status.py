@@ -13,6 +13,7 @@ from onyx.ids import JobId
 from onyx.model.crd.status import CONDITIONS, PHASES
 from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, Job
+from onyx_operator.jobs.controller import troubles
 from onyx_operator.jobs.observed import JobObservation, observed
 from onyx_operator.jobs.plan import JobPlan, plan
 from onyx_operator.jobs.record import SubmissionRecord, job_id, read_record
@@ -20,6 +21,7 @@ from onyx_operator.jobs.spec import Spec
 from onyx_operator.jobs.status import news, status
 from onyx_operator.logs.documents import READ_MAX, Frontiers
 from onyx_operator.logs.state import JobLag, Log, LogJob, Trouble, UpgradeVerdict
+from onyx_operator.work_queue import ObjectKey
 
 UID = "6f8b3cf0-0000-4000-8000-000000000001"
 JOB = Job("job", (("read", "write"),), (CatalogEntry("read", "input", 10),))
@@ -331,3 +333,33 @@ def test_an_event_about_a_log_that_a_job_does_not_get_is_a_warning(reason: str) 
     (event,) = news(reported(RUNNING), status(seen, plan(seen)))
 
     assert (event.reason, event.warning) == (reason, True)
+
+
+def test_what_alerts_ask_for_follows_from_the_objects_alone() -> None:
+    """Nothing is missed while no operator was there, and clusters without replicas are no news."""
+
+    def job(phase: str, cluster: str = "onyx", **more: str) -> dict[str, Any]:
+        spec, status = {"clusterRef": cluster}, {"phase": phase, **more}
+        return {"metadata": {"namespace": "n", "name": "j"}, "spec": spec, "status": status}
+
+    def cluster(replicas: int | None, ready: int) -> dict[str, Any]:
+        spec = {} if replicas is None else {"replicas": replicas}
+        return {"spec": spec, "status": {"readyReplicas": ready}}
+
+    jobs = [
+        job("Waiting"),
+        job("Waiting", "none"),
+        job("Failed", finishedAt="1970-01-01T00:00:07Z"),
+        job("Failed", finishedAt="1970-01-01T00:01:00Z"),
+        job("Completed", finishedAt="1970-01-01T00:02:00Z"),
+        job("Failed", finishedAt="yesterday"),
+        {"metadata": {"namespace": "n", "name": "new"}, "spec": {}},
+    ]
+    clusters = {
+        ObjectKey("n", "onyx"): cluster(None, 0),
+        ObjectKey("n", "none"): cluster(0, 0),
+        ObjectKey("n", "well"): cluster(2, 1),
+        ObjectKey("n", "new"): {"spec": {}},
+    }
+    assert troubles(jobs, clusters) == (1, 60.0, 1)
+    assert troubles([], {}) == (0, 0.0, 0)

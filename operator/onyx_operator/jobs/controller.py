@@ -27,7 +27,7 @@ from onyx_operator.jobs.observe import Observer
 from onyx_operator.jobs.observed import JobObservation
 from onyx_operator.jobs.plan import JobPlan, plan
 from onyx_operator.jobs.status import news, status
-from onyx_operator.kube import CLUSTERS, Kube, KubeError, Object
+from onyx_operator.kube import CLUSTERS, Kube, KubeError, Object, seconds
 from onyx_operator.logs.lags import Workers
 from onyx_operator.logs.state import Trouble
 from onyx_operator.logs.view import LogViews
@@ -151,6 +151,8 @@ class Jobs:
         """Count the jobs by phase, for the metrics."""
         phases = Counter((body.get("status") or {}).get("phase") for _, body in self._jobs.items())
         self._operator.metrics.jobs({phase: phases[phase] for phase in PHASES})
+        jobs = [body for _, body in self._jobs.items()]
+        self._operator.metrics.troubles(*troubles(jobs, dict(self._clusters.items())))
 
     async def _tidy(self) -> None:
         """Close the logs of clusters that are gone, and read job files again."""
@@ -171,6 +173,25 @@ def job_kind(
         return await actor.act(body, seen.spec, plan, log)
 
     return ObjectKind(observer.observe, plan, act, status, news, PLANS_MAX)
+
+
+def troubles(
+    jobs: Sequence[Object], clusters: Mapping[ObjectKey, Object]
+) -> tuple[int, float, int]:
+    """What alerts ask for, by what the objects say, so that an operator that comes back misses
+    nothing: jobs that wait for workers that are to be there, when one failed last, clusters
+    without a worker."""
+    idle = {key for key, body in clusters.items() if (body.get("spec") or {}).get("replicas") == 0}
+    phases = [(body, body.get("status") or {}) for body in jobs]
+    starved = sum(
+        status.get("phase") == "Waiting" and cluster_of(body) not in idle for body, status in phases
+    )
+    ends = [
+        str(status.get("finishedAt")) for _, status in phases if status.get("phase") == "Failed"
+    ]
+    failed_s = max((seconds(each) or 0.0 for each in ends), default=0.0)
+    known = [body.get("status") or {} for key, body in clusters.items() if key not in idle]
+    return starved, failed_s, sum(status.get("readyReplicas") == 0 for status in known)
 
 
 async def _of_servers(operator: OperatorSettings, log: Settings) -> list[str]:
