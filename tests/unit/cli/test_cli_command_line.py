@@ -146,7 +146,8 @@ def test_a_page_of_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run("paint", paint, ["--help"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == PAGE
+    # Each version of Python lays out its columns otherwise.
+    assert capsys.readouterr().out.split() == PAGE.split()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -257,7 +257,8 @@ class StagedFile(io.RawIOBase):
         self._failing = False
         self._settled = False
         self._lost = ""
-        self._descriptor: int | None = self._open(os.O_CREAT | os.O_EXCL)
+        self._descriptor: int | None = None  # closing a file that could not be made needs it
+        self._descriptor = self._open(os.O_CREAT | os.O_EXCL)
 
     def writable(self) -> bool:
         """Always."""
