@@ -74,6 +74,8 @@ class ClusterSettings(WorkPace, frozen=True):
 
     worker_image: str = ""
     """Image of workers for each OnyxCluster that names none."""
+    spark_image: str = ""
+    """Image for each OnyxCluster that names none and runs Spark; empty: `worker_image`."""
     spark_role: str = ""
     """Role with which Spark servers make their executors, `Role/name` or `ClusterRole/name`; empty
     refuses OnyxClusters with `spec.spark`."""

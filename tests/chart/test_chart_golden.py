@@ -1,4 +1,4 @@
-"""What an installation consists of, for three sets of values: a change shows in the review."""
+"""What an installation consists of, for some sets of values: a change shows in the review."""
 
 from __future__ import annotations
 

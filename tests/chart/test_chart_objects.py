@@ -79,7 +79,7 @@ def test_the_cluster_is_one_that_the_operator_takes(name: str) -> None:
 
 
 def test_values_of_the_cluster_arrive_in_its_spec() -> None:
-    cluster = parse_cluster(named("OnyxCluster", "onyx", value_set("small")))
+    cluster = parse_cluster(named("OnyxCluster", "onyx", value_set("shared")))
 
     assert cluster.replicas == 1
     assert cluster.modules == ("tasks",)
@@ -143,7 +143,7 @@ def test_pods_are_restricted(name: str) -> None:
             assert context["readOnlyRootFilesystem"] is True
             assert context["capabilities"] == {"drop": ["ALL"]}
             assert container["resources"]["limits"]["memory"]
-            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
 
 
 @EACH_SET
@@ -274,9 +274,9 @@ def test_every_file_that_the_operator_is_told_of_is_one_that_it_has(name: str) -
 
 
 def test_rights_are_in_the_namespaces_that_are_watched() -> None:
-    bindings = [each for each in objects(value_set("small")) if each["kind"] == "RoleBinding"]
+    bindings = [each for each in objects(value_set("shared")) if each["kind"] == "RoleBinding"]
     operators = [each for each in bindings if each["metadata"]["name"].endswith("-operator")]
-    deployment = pod_specs(value_set("small"))["Deployment/onyx-operator"]
+    deployment = pod_specs(value_set("shared"))["Deployment/onyx-operator"]
 
     assert {each["metadata"]["namespace"] for each in operators} == {"onyx", "team-a"}
     assert {each["subjects"][0]["namespace"] for each in operators} == {NAMESPACE}
@@ -435,10 +435,10 @@ def test_workers_of_all_namespaces_that_are_watched_reach_zookeeper() -> None:
 
 
 def test_a_given_zookeeper_is_used_and_none_is_made() -> None:
-    values = value_set("small")
+    values = value_set("shared")
     cluster = named("OnyxCluster", "onyx", values)
 
-    assert cluster["spec"]["zookeeper"]["address"] == value_set("small")["zookeeper"]["address"]
+    assert cluster["spec"]["zookeeper"]["address"] == value_set("shared")["zookeeper"]["address"]
     assert not any("zookeeper" in each["metadata"]["name"] for each in objects(values))
 
 
@@ -530,3 +530,63 @@ def test_documents_of_one_template_are_separate() -> None:
     for name in SETS:
         text = (yaml.safe_dump(each) for each in objects(value_set(name)))
         assert all(each.count("\nkind: ") == 1 for each in text)
+
+
+@pytest.mark.parametrize(
+    ("values", "image", "operators"),
+    [
+        ({}, "onyx-worker:0.1.0", "onyx-worker:0.1.0-spark"),
+        ({"cluster": {"sparkMemory": "0"}}, "onyx-worker:0.1.0", "onyx-worker:0.1.0-spark"),
+        ({"cluster": {"sparkMemory": "0Mi"}}, "onyx-worker:0.1.0", "onyx-worker:0.1.0-spark"),
+        (
+            {"cluster": {"sparkMemory": "1536Mi"}},
+            "onyx-worker:0.1.0-spark",
+            "onyx-worker:0.1.0-spark",
+        ),
+        (
+            {"spark": {"enabled": True}, "image": {"registry": "r.example", "tag": "2"}},
+            "r.example/onyx-worker:2-spark",
+            "r.example/onyx-worker:2-spark",
+        ),
+        (
+            {"spark": {"image": {"registry": "other.example", "repository": "mine", "tag": "s"}}},
+            "onyx-worker:0.1.0",
+            "other.example/mine:s",
+        ),
+        (
+            {"cluster": {"sparkMemory": "1Gi", "image": "flights:1"}},
+            "flights:1",
+            "onyx-worker:0.1.0-spark",
+        ),
+    ],
+)
+def test_workers_have_the_image_with_spark_only_where_they_run_it(
+    values: Object, image: str, operators: str
+) -> None:
+    assert named("OnyxCluster", "onyx", values)["spec"]["image"] == image
+    container = pod_specs(values)["Deployment/onyx-operator"]["containers"][0]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert variables["ONYX_OPERATOR_CLUSTERS_SPARK_IMAGE"] == operators
+
+
+def test_zookeeper_has_an_image_of_its_own() -> None:
+    def image(**values: Object) -> str:
+        return str(pod_specs(values)["StatefulSet/onyx-zookeeper"]["containers"][0]["image"])
+
+    assert image() == "onyx-zookeeper:0.1.0"
+    assert image(image={"registry": "r.example", "tag": "2"}) == "r.example/onyx-zookeeper:2"
+    assert image(zookeeper={"image": {"tag": "3"}}) == "onyx-zookeeper:3"
+
+
+def test_the_smallest_installation_takes_512_mib_in_all() -> None:
+    values = value_set("small")
+    cluster = parse_cluster(named("OnyxCluster", "onyx", values))
+    (worker,) = [cluster.resources] * cluster.replicas
+    pods = pod_specs(values)
+    pods = {name: pod for name, pod in pods.items() if not name.startswith("Pod/")}
+    given = [each["resources"] for pod in pods.values() for each in pod["containers"]]
+
+    assert len(given) == 2
+    for kind, own in (("requests", worker.requests), ("limits", worker.limits)):
+        memory = [str(each[kind]["memory"]) for each in given] + [str(own["memory"])]
+        assert sum(int(each.removesuffix("Mi")) for each in memory) == 512

@@ -54,6 +54,8 @@ OTHERS: Object = {
     "zookeeper.address": "elsewhere:2181",
     "s3.endpoint": "http://minio:9000",
     "image.digest": "sha256:" + 64 * "a",
+    "spark.image.digest": "sha256:" + 64 * "a",
+    "zookeeper.image.digest": "sha256:" + 64 * "a",
     "operator.image.digest": "sha256:" + 64 * "a",
     "tls.certManager.duration": "48h",
     "tls.certManager.renewBefore": "8h",

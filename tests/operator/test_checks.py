@@ -200,7 +200,34 @@ def test_a_job_is_warned_of_executors_that_would_not_see_its_files() -> None:
     assert warning.path == "spec.catalog[1].options.path"
     assert "executors of OnyxCluster onyx do not see" in warning.message
     assert check(staged(), cluster(**modules, data=DATA)) == []
-    assert check(staged(), cluster(modules=["sums"])) == []
+    assert check(staged(), cluster(modules=["sums"], sparkMemory="1Gi")) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        (staged()["spec"], "spec.catalog[1]"),
+        ({"engine": "spark"}, "spec.engine"),
+    ],
+)
+def test_a_job_that_needs_spark_is_told_of_workers_without(spec: Any, path: str) -> None:
+    (warning,) = check(job(**spec), cluster(modules=["sums"]))
+    assert (warning.path, warning.message) == (path, "needs Spark, and OnyxCluster onyx runs none")
+    assert "spec.sparkMemory, 1536Mi" in warning.hint
+    assert "onyx-worker:VERSION-spark" in warning.hint
+    assert check(job(**spec), cluster(modules=["sums"], settings={"ONYX_SPARK": "true"})) == []
+
+
+def test_a_job_that_needs_spark_waits_until_the_workers_run_it(
+    api: FakeApi, logs: Logs, workers: Workers
+) -> None:
+    api.create(cluster(modules=["sums"]))
+    with Operator(api, logs.connect, FAST):
+        api.create(staged())
+        api.wait_for("onyxjobs", "job", phase("Pending", "ClusterUnfit"))
+        assert submitted(logs) == []
+        api.patch("onyxclusters", "onyx", {"spec": {"sparkMemory": "1Gi"}})
+        api.wait_for("onyxjobs", "job", condition("Submitted", "True"))
 
 
 def test_such_a_job_is_submitted_when_its_cluster_has_a_volume(

@@ -142,6 +142,7 @@ def test_what_the_operator_sets_is_what_validation_refuses_to_others() -> None:
     assert SET_BY_OPERATOR.keys() - {"ONYX_PEERS", "ONYX_PROCESSES"} <= whole
     follow = {
         "ONYX_LEAVE_TIMEOUT_S",
+        "ONYX_SPARK",
         "ONYX_SUPERVISOR_RECORDER_FOLDER",
         "ONYX_TASK_REPORT_VALUES",
         "ONYX_TELEMETRY_LOG_FORMAT",
@@ -161,7 +162,7 @@ def amounts(**spec: Any) -> tuple[str | None, str | None]:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        (GIVEN, ("2560Mi", "3584Mi")),
+        (GIVEN, ("1Gi", "2Gi")),
         ({**GIVEN, "sparkMemory": "4Gi"}, ("5120Mi", "6144Mi")),
         ({**GIVEN, "spark": {}}, ("1536Mi", "2560Mi")),
         ({**GIVEN, "spark": {}, "sparkMemory": "1Gi"}, ("2048Mi", "3072Mi")),
@@ -169,7 +170,7 @@ def amounts(**spec: Any) -> tuple[str | None, str | None]:
         ({**GIVEN, "settings": {"ONYX_SPARK": "false"}}, ("1Gi", "2Gi")),
         ({**GIVEN, "env": [{"name": "ONYX_SPARK", "value": "false"}]}, ("1Gi", "2Gi")),
         ({**GIVEN, "settings": {"ONYX_SPARK": "true"}}, ("2560Mi", "3584Mi")),
-        ({"resources": {"limits": {"memory": "1G"}}}, (None, "2610612736")),
+        ({"resources": {"limits": {"memory": "1G"}}, "sparkMemory": "1Gi"}, (None, "2073741824")),
         ({"resources": {"requests": {"memory": 1_000}}, "sparkMemory": 24}, ("1024", None)),
         ({"resources": {"requests": {"cpu": "1"}}}, (None, None)),
         ({}, (None, None)),
@@ -182,10 +183,21 @@ def test_memory_of_a_worker_counts_what_spark_takes_beside_it(
 
 
 def test_workers_without_memory_for_spark_run_none() -> None:
+    assert values(pool(SMALL))["ONYX_SPARK"] == "false"
     assert values(pool({**SMALL, "sparkMemory": "0"}))["ONYX_SPARK"] == "false"
+    assert "ONYX_SPARK" not in values(pool({**SMALL, "spark": {}}))
     assert "ONYX_SPARK" not in values(pool({**SMALL, "sparkMemory": "1Gi"}))
     wanted = {**SMALL, "sparkMemory": "0", "settings": {"ONYX_SPARK": "true"}}
     assert values(pool(wanted))["ONYX_SPARK"] == "true"
+
+
+def test_scratch_space_has_the_limit_of_the_disk_that_a_worker_may_use() -> None:
+    def scratch(**spec: Any) -> Any:
+        volumes = pod(pool({**SMALL, **spec}))["volumes"]
+        return next(each["emptyDir"] for each in volumes if each["name"] == "tmp")
+
+    assert scratch() == {}
+    assert scratch(resources={"limits": {"ephemeral-storage": "4Gi"}}) == {"sizeLimit": "4Gi"}
 
 
 @pytest.mark.parametrize(

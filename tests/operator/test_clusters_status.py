@@ -351,7 +351,9 @@ def test_what_is_missing_is_asked_for(
 WITH_DEFAULTS = OperatorSettings(
     zookeeper_addresses=("zk-0:2181", "zk-1:2181"),
     tenancies=("team/flights",),
-    clusters=ClusterSettings(worker_image="onyx-worker:2", pod_rights=("containers",)),
+    clusters=ClusterSettings(
+        worker_image="onyx-worker:2", spark_image="onyx-worker:2-spark", pod_rights=("containers",)
+    ),
     engine=Settings(zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181")),
 )
 
@@ -361,6 +363,23 @@ def test_the_operators_own_address_and_image_are_the_defaults() -> None:
 
     assert not isinstance(found, ClusterRefusal)
     assert (found.zookeeper_address, found.image) == ("onyx-zookeeper:2181", "onyx-worker:2")
+
+
+@pytest.mark.parametrize(
+    ("spec", "image"),
+    [
+        ({}, "onyx-worker:2"),
+        ({"sparkMemory": "0"}, "onyx-worker:2"),
+        ({"sparkMemory": "1Gi"}, "onyx-worker:2-spark"),
+        ({"settings": {"ONYX_SPARK": "true"}}, "onyx-worker:2-spark"),
+        ({"sparkMemory": "1Gi", "image": "mine:1"}, "mine:1"),
+    ],
+)
+def test_a_cluster_that_runs_spark_has_the_image_with_it(spec: dict[str, Any], image: str) -> None:
+    found = read_spec(cluster(spec), None, WITH_DEFAULTS)
+
+    assert not isinstance(found, ClusterRefusal)
+    assert found.image == image
 
 
 def test_the_clusters_own_address_and_image_win() -> None:

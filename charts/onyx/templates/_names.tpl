@@ -48,6 +48,32 @@ app.kubernetes.io/component: worker
 {{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ default .root.Chart.AppVersion .image.tag }}{{ end -}}
 {{- end -}}
 
+{{/* An image that takes over what it does not say from that of the workers: (dict "root" $ "own" values "tag" "-spark"). */}}
+{{- define "onyx.image.beside" -}}
+{{- $workers := .root.Values.image -}}
+{{- $image := dict "digest" .own.digest "registry" (default $workers.registry .own.registry) -}}
+{{- $_ := set $image "repository" (default $workers.repository .own.repository) -}}
+{{- $_ := set $image "tag" (default (printf "%s%s" (default .root.Chart.AppVersion $workers.tag) .tag) .own.tag) -}}
+{{- include "onyx.image" (dict "root" .root "image" $image) -}}
+{{- end -}}
+
+{{- define "onyx.image.spark" -}}
+{{- include "onyx.image.beside" (dict "root" . "own" .Values.spark.image "tag" "-spark") -}}
+{{- end -}}
+
+{{/* The image of the chart's workers. */}}
+{{- define "onyx.image.cluster" -}}
+{{- $cluster := .Values.cluster -}}
+{{- $memory := and $cluster.sparkMemory (not (regexMatch "^[0.]+[A-Za-z]*$" $cluster.sparkMemory)) -}}
+{{- if $cluster.image -}}
+{{- $cluster.image -}}
+{{- else if or .Values.spark.enabled $memory (eq "true" (get $cluster.settings "ONYX_SPARK" | toString)) -}}
+{{- include "onyx.image.spark" . -}}
+{{- else -}}
+{{- include "onyx.image" (dict "root" . "image" .Values.image) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Parts that may be empty are used as: {{- with include ... }}{{- . | nindent n }}{{- end }} */}}
 {{- define "onyx.pullSecrets" -}}
 {{- with .Values.imagePullSecrets -}}

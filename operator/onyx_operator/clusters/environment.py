@@ -10,7 +10,7 @@ from typing import Any
 
 from onyx.model.cluster import Cluster, EnvVar
 from onyx.model.keys.fields import section_of
-from onyx_operator.clusters.memory import runs_spark
+from onyx.submission.spark_pods import workers_run_spark
 from onyx_operator.clusters.mounts import (
     CODE_PATH,
     HTTP_TLS_PATH,
@@ -103,7 +103,7 @@ def _derived(pool: Pool) -> dict[str, Source]:
         found[_MASTER_VARIABLE] = f"sc://{host}:{CONNECT_PORT}"
         if _MASTER_VARIABLE not in cluster.settings.keys() | {each.name for each in cluster.env}:
             found[TOKEN_VARIABLE] = SPARK_TOKEN_FILE  # no other server shall see it
-    if not runs_spark(cluster):
+    if not workers_run_spark(cluster):
         found["ONYX_SPARK"] = "false"
     if pool.code is not None:
         found["PYTHONPATH"] = CODE_PATH

@@ -5,6 +5,9 @@ says how much a worker needs does not think of them, and a JVM that appears hour
 the container killed. So its memory is added to both, request and limit, where these name memory.
 Rejected: to add it to the limit alone. A node would promise the same memory to several workers, and
 evict one of them in the middle of a stage.
+
+A cluster that says nothing of Spark runs none: most jobs need none, and the image of workers has
+none either.
 """
 
 from __future__ import annotations
@@ -14,33 +17,20 @@ from collections.abc import Mapping
 
 from onyx.model.cluster import Cluster
 from onyx.model.keys.kubernetes import amount_of
-from onyx.settings import from_environment
+from onyx.submission.spark_pods import WITH_JVM, workers_run_spark
 
-WITH_JVM = "1536Mi"
-"""A heap of 1 GiB (`spark.driver.memory` unless a job says otherwise), 300 MiB of the JVM beside
-it, and two Python processes."""
 WITHOUT_JVM = "512Mi"
 """The child and the driver of a job are clients of a Spark Connect server: Python and Arrow."""
-_SPARK = "ONYX_SPARK"
 _MEBIBYTE = 1 << 20
 
 
 def spark_memory(cluster: Cluster) -> int | str:
     """What Spark takes beside a worker of a cluster; 0 if it runs none."""
-    if not runs_spark(cluster):
+    if not workers_run_spark(cluster):
         return 0
     if cluster.spark_memory is not None:
         return cluster.spark_memory
     return WITH_JVM if cluster.spark is None else WITHOUT_JVM
-
-
-def runs_spark(cluster: Cluster) -> bool:
-    """Whether Spark may run beside the workers of a cluster, as far as its spec says."""
-    given = [each.value for each in cluster.env if each.name == _SPARK and not each.value_from]
-    given += [cluster.settings[_SPARK]] if _SPARK in cluster.settings else []
-    if given:
-        return from_environment({_SPARK: given[0]}).spark
-    return cluster.spark_memory is None or amount_of(cluster.spark_memory) > 0
 
 
 def with_spark(amounts: Mapping[str, int | str], more: int | str) -> dict[str, int | str]:

@@ -60,7 +60,10 @@ def spark_token_mount(pool: Pool) -> Mount:
 def shared_mounts(pool: Pool) -> Iterator[Mount]:
     """What the user's code needs, wherever it runs: in workers and in Spark."""
     cluster = pool.cluster
-    yield Mount("tmp", "/tmp", {"emptyDir": {}}, read_only=False)  # noqa: S108 - not ours
+    disk = cluster.resources.limits.get("ephemeral-storage")
+    # A limit of the container alone is looked at once a minute or so, and takes the whole pod.
+    scratch = {"emptyDir": {} if disk is None else {"sizeLimit": disk}}
+    yield Mount("tmp", "/tmp", scratch, read_only=False)  # noqa: S108 - not ours
     if pool.code is not None:
         items = [{"key": key, "path": path} for key, path in pool.code.paths.items()]
         yield Mount(

@@ -11,6 +11,7 @@ from onyx.errors import ManifestError, Problem
 from onyx.model.cluster import Cluster
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.settings import Settings
+from onyx.submission.spark_pods import workers_run_spark
 from onyx_operator.clusters.pod_rights import not_allowed
 from onyx_operator.clusters.pool import Pool, code_of
 from onyx_operator.connection import NoLog, connection, has_account_of_its_own
@@ -60,7 +61,7 @@ def read_spec(
         tenancy_owner=known.tenancy_owner if known else "",
         zookeeper_address=known.zookeeper.address if known else "",
         draws_account=known is not None and has_account_of_its_own(known),
-        image=parsed.image or defaults.worker_image,
+        image=parsed.image or _image(parsed, defaults),
         code=code_of(config_map) if config_map is not None else None,
         spark_role=defaults.spark_role,
     )
@@ -74,6 +75,10 @@ def read_spec(
     if isinstance(found, NoLog):
         return ClusterRefusal(found.reason, found.message)
     return _lacking(parsed, config_map, defaults) or pool
+
+
+def _image(cluster: Cluster, defaults: ClusterSettings) -> str:
+    return (workers_run_spark(cluster) and defaults.spark_image) or defaults.worker_image
 
 
 def _lacking(

@@ -1,9 +1,9 @@
 """Checks an OnyxJob against the cluster that it names, before it is stored. Pure.
 
 It finds warnings, never problems: a cluster may be made or changed after its jobs, and an image may
-contain modules that the cluster does not list. What Spark would not find in the pods of the cluster
-holds the job back until then, and so does a way in that the cluster does not have, or what the job
-asks for beyond its quotas (`unfit`).
+contain modules that the cluster does not list. Spark that the workers do not run, and what Spark
+would not find in the pods of the cluster, hold the job back until then, and so does a way in that
+the cluster does not have, or what the job asks for beyond its quotas (`unfit`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
 from onyx.settings import LogSettings
 from onyx.submission.quotas import over_quota
-from onyx.submission.spark_pods import spark_pods, unseen
+from onyx.submission.spark_pods import spark_pods, unseen, without_spark
 from onyx_operator.conditions import problem_lines
 from onyx_operator.connection import limits_of
 from onyx_operator.entrances import closed, entrances
@@ -52,10 +52,11 @@ def unfit(job: Job, cluster: Mapping[str, Any]) -> tuple[Problem, ...]:
         parsed = parse_cluster(cluster)
     except ManifestError:
         return ()  # which its own conditions say
-    pods = spark_pods(parsed)
+    lacking, pods = without_spark(job, parsed), spark_pods(parsed)
     limits = limits_of(cluster, LogSettings())
     executors = () if pods is None else unseen(job, pods)
-    return (*closed(job, parsed), *over_quota(job, limits), *executors)
+    spark = executors if lacking is None else (lacking,)
+    return (*closed(job, parsed), *over_quota(job, limits), *spark)
 
 
 def why_unfit(job: Job, cluster: Mapping[str, Any]) -> str:

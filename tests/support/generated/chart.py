@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "onyx"
 VALUES = ROOT / "tests" / "chart" / "values"
 GOLDEN = ROOT / "tests" / "chart" / "golden"
-SETS = ("default", "production", "small")
+SETS = ("default", "production", "shared", "small")
 NAMESPACE = "onyx"
 RELEASE = "onyx"
 RENDERED_MAX = 32
@@ -30,8 +30,10 @@ Object = dict[str, Any]
 
 
 def value_set(name: str) -> Object:
-    """One of the three sets of values that are tested as a whole."""
-    loaded: Object = yaml.safe_load((VALUES / f"{name}.yaml").read_text())
+    """One of the sets of values that are tested as a whole: the chart's own, and more."""
+    shipped = CHART / "values" / f"{name}.yaml"
+    path = shipped if shipped.exists() else VALUES / f"{name}.yaml"
+    loaded: Object = yaml.safe_load(path.read_text())
     return loaded
 
 

@@ -95,7 +95,8 @@ def test_spark_that_no_worker_has():
     log = ReplicaLog().join("g", peers=9).submit(required_tags={"parse": ["spark"]})
     assert why_waiting(log.new, "j") == (
         "task parse needs a peer with tags [spark]; no peer has them "
-        "(spark: workers with PySpark have it, by pip install 'onyx-on-kubernetes[spark]')"
+        "(spark: workers with PySpark have it, by pip install 'onyx-on-kubernetes[spark]', or by "
+        "the image onyx-worker:VERSION-spark)"
     )
 
 

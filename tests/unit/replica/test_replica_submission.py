@@ -9,6 +9,7 @@ from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.replica.commands import Gc, KillJob
 from onyx.replica.spec import JobSpec
+from onyx.replica.spec_of_job import needs_spark
 from onyx.replica.state import Replica
 
 JOB = Job(
@@ -210,3 +211,12 @@ def test_a_number_of_ackers_takes_the_place_of_a_percentage():
     assert (spec().ackers, spec().acker_percentage) == (None, 1)
     many = spec(replace(JOB, ackers=3))
     assert (many.ackers, many.acker_percentage) == (3, None)
+
+
+def test_a_task_whose_windows_spark_computes_needs_a_peer_that_can():
+    windows = (Window("all", "parse", "global", "count", engine="spark"),)
+    found = spec(replace(JOB, windows=windows))
+    assert found.by_name["parse"].required_tags == ("spark",)
+    assert found.by_name["read"].required_tags == ()
+    assert needs_spark(replace(JOB, windows=windows)) == "spec.catalog[2]"
+    assert needs_spark(JOB) is None

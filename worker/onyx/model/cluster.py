@@ -345,9 +345,9 @@ class Cluster(msgspec.Struct, frozen=True):
         quantity(),
         Key(restriction="Not 0 together with spark."),
     ] = None
-    """Memory of Spark beside a worker, which is added to the memory in resources. By default 1536Mi
-    for a JVM with a heap of 1 GiB and for Python, or 512Mi if the cluster has a Spark server, which
-    has the JVM. With 0 the workers run no Spark, as with the setting ONYX_SPARK: "false"."""
+    """Memory of Spark beside a worker, which is added to the memory in resources. By default the
+    workers run no Spark, as with 0; if the cluster has a Spark server, which has the JVM, 512Mi.
+    1536Mi is enough for a JVM with a heap of 1 GiB and for Python. The image must have Spark."""
     pod_template: PodTemplate = PodTemplate()
     """What is merged into the worker pods."""
     pod_disruption_budget: DisruptionBudget = DisruptionBudget()
@@ -358,7 +358,7 @@ class Cluster(msgspec.Struct, frozen=True):
     """The ServiceAccount of the workers."""
     spark: SparkServer | None = None
     """A Spark Connect server with executors of its own. By default there is none, and Spark runs
-    beside the workers."""
+    beside the workers, if at all."""
     termination_grace_period_seconds: Annotated[int, SECONDS] = 60
     """Time that a worker has to leave the cluster before it is killed."""
 

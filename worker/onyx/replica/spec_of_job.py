@@ -59,6 +59,14 @@ def spec_of(job: Job, digest: str = "", owner: str = "") -> JobSpec:
     )
 
 
+def needs_spark(job: Job) -> str | None:
+    """The path of the first key for which workers need Spark; None if there is none."""
+    if job.engine == "spark":
+        return "spec.engine"
+    tags = (_tags(job, entry) for entry in job.catalog)
+    return next((f"spec.catalog[{n}]" for n, each in enumerate(tags) if SPARK_TAG in each), None)
+
+
 def _metadata(job: Job) -> dict[str, str | int | float | bool]:
     """What a line of a log can have of the metadata; the id of the job is in each."""
     plain = {
@@ -124,14 +132,15 @@ def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
         max_peers=_most(entry, windowed),
         percentage=entry.percentage if job.task_scheduler == "percentage" else None,
         flux_policy=entry.flux_policy,
-        required_tags=_tags(entry),
+        required_tags=_tags(job, entry),
         acker_exempt=name in job.acker_exempt_tasks,
     )
 
 
-def _tags(entry: CatalogEntry) -> tuple[str, ...]:
-    by_plugin = runs_spark(entry.type, entry.plugin)
-    of_spark = (SPARK_TAG,) if by_plugin or entry.stage is not None else ()
+def _tags(job: Job, entry: CatalogEntry) -> tuple[str, ...]:
+    fires = any(each.task == entry.name and each.engine == "spark" for each in job.windows)
+    runs = fires or entry.stage is not None or runs_spark(entry.type, entry.plugin)
+    of_spark = (SPARK_TAG,) if runs else ()
     return tuple(dict.fromkeys((*entry.required_tags, *of_spark)))
 
 

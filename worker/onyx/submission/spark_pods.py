@@ -1,4 +1,7 @@
-"""Whether executors that are pods see the files of a job: asked before the job is submitted.
+"""What an OnyxCluster gives Spark: asked before a job is submitted.
+
+Workers run Spark if their cluster says so. The rest is about executors that are pods, and whether
+they see the files of a job.
 
 Spark reads what workers have written to files, and writes what workers publish. Beside a worker it
 sees the disk of that worker. The pods of an OnyxCluster share one volume, and object stores, whose
@@ -21,15 +24,46 @@ import msgspec
 from onyx.errors import Problem
 from onyx.model.cluster import Cluster
 from onyx.model.job import CatalogEntry, Job
+from onyx.model.keys.kubernetes import amount_of
 from onyx.model.plugins import keeps_parts, makes_one_result, runs_spark
 from onyx.model.report import at
 from onyx.model.workflow import is_unbounded
+from onyx.replica.spec_of_job import needs_spark
+from onyx.settings import from_environment
 from onyx.spark.stage.options import same_result
 from onyx.state.location import DEFAULT_FOLDER
 from onyx.storage.opening import absolute, is_remote
 
+WITH_JVM = "1536Mi"
+"""Memory of Spark beside a worker: a heap of 1 GiB (`spark.driver.memory` unless a job says
+otherwise), 300 MiB of the JVM beside it, and two Python processes."""
+_SPARK = "ONYX_SPARK"
 _BESIDE = "or a master local[*], which runs beside the worker"
 _VARIABLES = ("ONYX_DATA_DIR", "ONYX_STATE_URL", "ONYX_SPARK_MASTER")
+
+
+def workers_run_spark(cluster: Cluster) -> bool:
+    """Whether Spark may run beside the workers of a cluster, as far as its spec says."""
+    given = [each.value for each in cluster.env if each.name == _SPARK and not each.value_from]
+    given += [cluster.settings[_SPARK]] if _SPARK in cluster.settings else []
+    if given:
+        return from_environment({_SPARK: given[0]}).spark
+    if cluster.spark_memory is None:
+        return cluster.spark is not None
+    return amount_of(cluster.spark_memory) > 0
+
+
+def without_spark(job: Job, cluster: Cluster) -> Problem | None:
+    """Why the workers of a cluster could not run a job that needs Spark; None if they could."""
+    needed_by = needs_spark(job)
+    if needed_by is None or workers_run_spark(cluster):
+        return None
+    return Problem(
+        needed_by,
+        f"needs Spark, and OnyxCluster {cluster.name} runs none",
+        f"set its spec.sparkMemory, {WITH_JVM} for a JVM beside each worker, or spec.spark; if it "
+        "names an image, that has to have Spark: onyx-worker:VERSION-spark, or one built FROM it",
+    )
 
 
 class SparkPods(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ from onyx.replica.state import Replica
 TASKS_NAMED_MAX = 8
 NO_PEERS = "the cluster has none"
 WITH_SPARK = (
-    f"{SPARK_TAG}: workers with PySpark have it, by pip install 'onyx-on-kubernetes[spark]'"
+    f"{SPARK_TAG}: workers with PySpark have it, by pip install 'onyx-on-kubernetes[spark]', or by "
+    "the image onyx-worker:VERSION-spark"
 )
 
 
