@@ -17,14 +17,11 @@ FUZZ_SECONDS ?= 600
 # A bare machine has no lists of packages yet.
 APT = (apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends $(1))
 ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
-WORKER_IMAGE ?= localhost/onyx-worker:dev
-OPERATOR_IMAGE ?= localhost/onyx-operator:dev
-FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
 # Containers often forbid Python to keep what it has compiled: then each process compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo console check test test-all at-once compiled static short rest lowest pythons format lint type imports sim engines long conformance generate objects clients kafka queues browser prometheus docs golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo console check test test-all at-once compiled static short rest lowest pythons format lint type imports sim engines long conformance generate objects clients kafka queues browser prometheus docs golden images package release scan cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,7 +33,7 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	$(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	@echo "Making $(VENV) with some 50 packages; this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,http,redis,nats,console,examples,docs,test,check,bench]' \
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,http,redis,nats,console,examples,docs,test,check,release,bench]' \
 	  || { echo "The packages could not be installed: see above. Is there a network?"; exit 1; }
 	touch $@
 
@@ -88,13 +85,13 @@ lowest: ## Test the engine with the lowest versions that pyproject.toml allows, 
 	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[$(ENGINE_EXTRAS)]'
 	$(LOWEST)/bin/python -m pytest $(PARALLEL) $(ENGINE_TESTS)
 
-PYTHONS ?= python3.12 python3.13 python3.14
-pythons: ## Test the engine with other Pythons, as far as they are there, each in a .venv of its own (5 minutes each)
+PYTHONS ?= $(foreach each,3.12 3.13 3.14,$(firstword $(wildcard $(HOME)/.pyenv/versions/$(each).*/bin/python) python$(each)))
+pythons: ## Test all units that need no server with other Pythons, as far as they are there, each in a .venv of its own (10 minutes each)
 	for python in $(PYTHONS); do \
-	  $$python --version >/dev/null 2>&1 || { echo "NOT RUN: there is no $$python"; continue; }; \
-	  $$python -m venv $(VENV)-$$python && \
-	  $(VENV)-$$python/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(ENGINE_EXTRAS)]' && \
-	  $(VENV)-$$python/bin/python -m pytest $(PARALLEL) $(ENGINE_TESTS) || exit 1; \
+	  name=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || { echo "NOT RUN: there is no $$python"; continue; }; \
+	  $$python -m venv $(VENV)-$$name && \
+	  $(VENV)-$$name/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,console,$(ENGINE_EXTRAS)]' && \
+	  $(VENV)-$$name/bin/python -m pytest $(PARALLEL) --tier short -m "not server" tests/unit --deselect tests/unit/transport/test_transport_generated.py || exit 1; \
 	done
 
 lint: setup ## Check format and style
@@ -157,10 +154,18 @@ prometheus: ## Install the Prometheus that tests of dashboards and alerts run (D
 golden: setup ## Renew the golden renderings of the chart
 	$(BIN)/python -m tests.support.generated.chart
 
-images: ## Build the images of worker, operator and flights: ENGINE=docker BUILD_FLAGS=...
-	$(ENGINE) build $(BUILD_FLAGS) -f Dockerfile.worker -t $(WORKER_IMAGE) .
-	$(ENGINE) build $(BUILD_FLAGS) -f Dockerfile.operator -t $(OPERATOR_IMAGE) .
-	$(ENGINE) build $(BUILD_FLAGS) --build-arg WORKER=$(WORKER_IMAGE) -t $(FLIGHTS_IMAGE) examples/flights
+images: ## Build all images: ENGINE=docker REGISTRY=... TAG=... PLATFORMS=linux/amd64,linux/arm64 SOURCE=URL BUILD_FLAGS=...
+	@$(PYTHON) -m release.images $(ENGINE) $(PLATFORMS)
+
+package: setup ## Write the chart into dist/, as an archive and as an artifact of a registry (OCI): REGISTRY=... of its images
+	@$(BIN)/python -m release.chart dist
+
+release: setup ## Write all that is given to others into dist/, with checksums; only the upload is left: DRAFT=1 without a date, IMAGES=podman
+	@$(BIN)/python -m release $(if $(DRAFT),--draft) $(if $(IMAGES),--images $(IMAGES))
+
+# A package that the index has no advisories of is an error, not a line that nobody reads.
+scan: setup ## Look for known weaknesses of all packages that we are tested with; asks the package index for its advisories
+	$(BIN)/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
 
 cluster: setup ## Start a real Kubernetes on this machine (builds it first, once: some 15 minutes)
 	@$(BIN)/python -m tests.cluster up

@@ -22,13 +22,17 @@ from statistics import median
 from typing import Any
 
 from benchmarks.figures import Figure, Measured, Options, Size, parser, run
-from tests.cluster.engine import IMAGES
+from release.images import BY_VARIABLE
 from tests.cluster.images import engine_here
 from tests.e2e.kube import Kube, image, until
 from tests.e2e.release import WORKERS, Release
 
-IMAGE_GOALS = {"WORKER_IMAGE": 1_500, "OPERATOR_IMAGE": 150}
-"""In MB."""
+UNPACKED_GOALS_MB = {
+    "WORKER_IMAGE": 400,
+    "SPARK_IMAGE": 1_500,
+    "ZOOKEEPER_IMAGE": 300,
+    "OPERATOR_IMAGE": 310,
+}
 READY_GOAL_S = 15.0
 REST_S = 30.0
 _BLOCK_BYTES = 1 << 20
@@ -41,15 +45,14 @@ print(sum(int(re.search(r"VmRSS:\\s+(\\d+)", text)[1]) for text in found if "VmR
 
 def image_figures(variable: str) -> list[Figure]:
     """Size of one image, unpacked and compressed."""
-    name, goal_mb = image(variable, IMAGES[variable]), IMAGE_GOALS[variable]
+    name, goal_mb = image(variable), UNPACKED_GOALS_MB[variable]
     engine = engine_here()
     command = [engine, "image", "inspect", "--format", "{{.Size}}", name]
     unpacked = int(subprocess.run(command, capture_output=True, check=True).stdout)
     sizes = {"unpacked": unpacked, "as pulled": _compressed_bytes(engine, name)}
-    title = variable.removesuffix("_IMAGE").lower()
+    title = BY_VARIABLE[variable].repository + BY_VARIABLE[variable].suffix
     return [
-        Figure(f"image of the {title}, {how}", size / 1e6, "MB", goal_mb)
-        for how, size in sizes.items()
+        Figure(f"image {title}, {how}", size / 1e6, "MB", goal_mb) for how, size in sizes.items()
     ]
 
 
@@ -97,7 +100,7 @@ def memory_figures(release: Release) -> list[Figure]:
 
 def measure(options: argparse.Namespace) -> Measured:
     full = options.size is Size.FULL
-    figures = [each for name in IMAGE_GOALS for each in image_figures(name)] if full else []
+    figures = [each for name in UNPACKED_GOALS_MB for each in image_figures(name)] if full else []
     kube = Kube(f"onyx-figures-{uuid.uuid4().hex[:6]}")
     kube.kubectl("create", "namespace", kube.namespace)
     try:

@@ -14,22 +14,21 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from release.images import IMAGES
 from tests.cluster.commands import ClusterError, run, succeeds
 from tests.cluster.components import IMAGE_PACKAGES
 from tests.cluster.images import engine_here
 from tests.cluster.layout import CACHE
 from tests.cluster.packages import install
 
-BASE = "docker.io/library/python:3.11-slim-bookworm"
+BASE = "docker.io/library/python:3.13-slim-trixie"
 BUILD_TIMEOUT_S = 1800.0
 PULL_TIMEOUT_S = 120.0
-IMAGES = {
-    "WORKER_IMAGE": "localhost/onyx-worker:dev",
-    "OPERATOR_IMAGE": "localhost/onyx-operator:dev",
-    "FLIGHTS_IMAGE": "localhost/onyx-flights:dev",
-}
-"""Variable: what the Makefile calls the image unless the variable says otherwise."""
-_SUITE = "bookworm"
+_SUITE = "trixie"
+_UNNEEDED = (
+    *("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man"),
+    *("var/cache/apt/archives", "var/lib/apt/lists"),
+)
 _ROOT = Path(__file__).parents[2]
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 _SETTINGS = """\
@@ -53,7 +52,7 @@ def build_images() -> list[str]:
     command = ["make", "images", f"ENGINE={engine}", f"BUILD_FLAGS={flags}"]
     if subprocess.run(command, cwd=_ROOT, timeout=BUILD_TIMEOUT_S, check=False).returncode != 0:
         raise ClusterError("the images could not be built: see above")
-    return [os.environ.get(variable, name) for variable, name in IMAGES.items()]
+    return [each.name(os.environ) for each in IMAGES]
 
 
 def _prepare_podman() -> str:
@@ -85,12 +84,12 @@ def _ensure_base() -> None:
 
 
 def _mirror() -> str:
-    """Where apt on this machine finds that suite of Debian."""
-    asked = ("apt-get", "indextargets", "--format", "$(CODENAME) $(REPO_URI)")
+    """Where apt on this machine finds Debian, which has that suite too."""
+    asked = ("apt-get", "indextargets", "--format", "$(ORIGIN) $(SUITE) $(REPO_URI)")
     found = [line.split() for line in run(*asked).splitlines()]
-    mirrors = [each[1] for each in found if each[0] == _SUITE and len(each) == 2]
+    mirrors = [each[-1] for each in found if each[0] == "Debian" and "-" not in each[1]]
     if not mirrors:
-        raise ClusterError(f"apt has no source for {_SUITE}, of which the base image is made")
+        raise ClusterError("apt has no source of Debian, of which the base image is made")
     return mirrors[0]
 
 
@@ -99,10 +98,10 @@ def _make_base(folder: Path) -> None:
     packages = "--include=python3,python3-venv,python3-pip,ca-certificates"
     command = ("debootstrap", "--variant=minbase", packages, _SUITE, folder, _mirror())
     run(*command, timeout_s=BUILD_TIMEOUT_S)
-    (folder / "usr/lib/python3.11/EXTERNALLY-MANAGED").unlink()
+    (folder / "usr/lib/python3.13/EXTERNALLY-MANAGED").unlink()
     (folder / "usr/bin/python").symlink_to("python3")
-    for left_over in ("var/cache/apt/archives", "var/lib/apt/lists"):
-        shutil.rmtree(folder / left_over)
+    for each in _UNNEEDED:
+        shutil.rmtree(folder / each)
     archive = CACHE / "base.tar"
     try:
         run("tar", "-C", folder, "-cf", archive, ".", timeout_s=BUILD_TIMEOUT_S)

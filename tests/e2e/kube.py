@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from release.images import BY_VARIABLE
 from tests.cluster.binaries import program
 
 T = TypeVar("T")
@@ -132,6 +133,6 @@ class Kube:
             return "" if "--previous" in command else f"--- {error}"
 
 
-def image(variable: str, default: str) -> str:
-    """An image by the variable that the Makefile uses for it."""
-    return os.environ.get(variable, default)
+def image(variable: str) -> str:
+    """An image by the variable that `make images` uses for it."""
+    return BY_VARIABLE[variable].name(os.environ)

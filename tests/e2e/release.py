@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.engine import IMAGES
 from tests.e2e.kube import WAIT_S, Kube, image, until
 
 NAME = "onyx"
@@ -17,6 +16,18 @@ CRDS = CHART / "crds"
 HERE = Path(__file__).parent
 WORKERS = "onyx.dev/cluster=onyx"
 FLIGHTS = ROOT / "examples" / "flights"
+PREFIXES = {
+    "image": "WORKER_IMAGE",
+    "spark.image": "SPARK_IMAGE",
+    "zookeeper.image": "ZOOKEEPER_IMAGE",
+    "operator.image": "OPERATOR_IMAGE",
+}
+"""Values of the chart that say an image: its variable."""
+WITH_SPARK = (
+    *("--set", f"cluster.image={image('FLIGHTS_SPARK_IMAGE')}"),
+    *("--set-string", "cluster.sparkMemory=1536Mi"),
+)
+"""Arguments for workers that have a JVM beside them."""
 PARTITIONS = 2
 ENDLESS = 10_000_000
 _READ = f"""
@@ -217,9 +228,9 @@ def conditions(found: Any, kind: str) -> list[Any]:
 def _values() -> list[str]:
     found = ["--values", str(HERE / "values.yaml")]
     found += ["--set-file", f"cluster.code.files.squares\\.py={HERE / 'squares.py'}"]
-    found += ["--set", f"cluster.image={image('FLIGHTS_IMAGE', IMAGES['FLIGHTS_IMAGE'])}"]
-    for prefix, variable in (("image", "WORKER_IMAGE"), ("operator.image", "OPERATOR_IMAGE")):
-        registry, _, rest = image(variable, IMAGES[variable]).rpartition("/")
+    found += ["--set", f"cluster.image={image('FLIGHTS_IMAGE')}"]
+    for prefix, variable in PREFIXES.items():
+        registry, _, rest = image(variable).rpartition("/")
         repository, _, tag = rest.partition(":")
         parts = {"registry": registry, "repository": repository, "tag": tag}
         for key, value in parts.items():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.e2e.kube import CommandError
-from tests.e2e.release import FLIGHTS, Release
+from tests.e2e.release import FLIGHTS, WITH_SPARK, Release
+
+VALUES = WITH_SPARK
 
 
 def test_the_flights_job_completes_with_the_counts_of_pandas(release: Release) -> None:

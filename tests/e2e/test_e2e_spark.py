@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from tests.e2e.kube import until
-from tests.e2e.release import FLIGHTS, NAME, Release, Squares, conditions
+from tests.e2e.release import FLIGHTS, NAME, WITH_SPARK, Release, Squares, conditions
 from tests.e2e.windowed import Windowed
 
 SEGMENTS = 4_000
@@ -31,7 +31,7 @@ print(json.dumps(pq.read_table(sys.argv[1]).to_pylist()))
 VALUES = [
     *("--set", "spark.enabled=true", "--set-json", f"cluster.spark={json.dumps(SMALL)}"),
     # Some of the jobs have a driver of their own in a worker.
-    *("--set-string", "cluster.sparkMemory=1536Mi"),
+    *WITH_SPARK,
 ]
 _AWAIT_STAGE = """
 import pathlib, time

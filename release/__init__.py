@@ -1,0 +1,1 @@
+"""What is given to others: images, wheel, chart, bills of materials. See `make help`."""
