@@ -4,22 +4,25 @@ They run under the restricted Pod Security standard: a numeric user, no privileg
 with `/tmp` to write to. What the cluster's `podTemplate` says is merged last and may change all of
 it but the labels by which the pods are found. A worker leaves the cluster on SIGTERM. Where clients
 come through a Service it waits before that (`preStop`), until no node sends new connections to it.
+
+Stages, windows and jobs on Spark run in processes beside the worker, in the same container. Whoever
+says how much a worker needs does not think of them, and a JVM that appears hours later would have
+the container killed. So its memory is added to both, request and limit, where these name memory.
+Rejected: to add it to the limit alone. A node would promise the same memory to several workers, and
+evict one of them in the middle of a stage.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.cluster import Cluster, EnvSource, PodTemplate, PullSecret
 from onyx.model.keys.fields import section_of
-from onyx_operator.clusters.environment import (
-    HTTP_PORT,
-    METRICS_PORT,
-    environment,
-    pause_s,
-)
-from onyx_operator.clusters.memory import spark_memory, with_spark
+from onyx.model.keys.kubernetes import amount_of
+from onyx.submission.spark_pods import WITH_JVM, workers_run_spark
+from onyx_operator.clusters.environment import HTTP_PORT, METRICS_PORT, environment, pause_s
 from onyx_operator.clusters.mounts import mounts
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.trees import merged
@@ -43,6 +46,9 @@ CONTAINER_SECURITY: Mapping[str, Any] = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
+WITHOUT_JVM = "512Mi"
+"""The child and the driver of a job are clients of a Spark Connect server: Python and Arrow."""
+_MEBIBYTE = 1 << 20
 
 
 def pod_template(pool: Pool) -> dict[str, Any]:
@@ -152,10 +158,29 @@ def sources(pool: Pool) -> dict[str, Any]:
 
 
 def _resources(pool: Pool) -> dict[str, Any]:
-    wanted, more = pool.cluster.resources, spark_memory(pool.cluster)
+    wanted, more = pool.cluster.resources, _spark_memory(pool.cluster)
     found = {"requests": wanted.requests, "limits": wanted.limits}
-    found = {key: with_spark(amounts, more) for key, amounts in found.items() if amounts}
+    found = {key: _with_spark(amounts, more) for key, amounts in found.items() if amounts}
     return {"resources": found} if found else {}
+
+
+def _spark_memory(cluster: Cluster) -> int | str:
+    """What Spark takes beside a worker of a cluster; 0 if it runs none."""
+    if not workers_run_spark(cluster):
+        return 0
+    if cluster.spark_memory is not None:
+        return cluster.spark_memory
+    return WITH_JVM if cluster.spark is None else WITHOUT_JVM
+
+
+def _with_spark(amounts: Mapping[str, int | str], more: int | str) -> dict[str, int | str]:
+    """Requests or limits with the memory of Spark added to theirs, if they name any."""
+    found = dict(amounts)
+    if "memory" in found and amount_of(more):
+        total = math.ceil(amount_of(found["memory"]) + amount_of(more))
+        whole, rest = divmod(total, _MEBIBYTE)
+        found["memory"] = str(total) if rest else f"{whole}Mi"
+    return found
 
 
 def _probe(path: str, period_s: int, failures: int) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def first_job(tmp_path: Path) -> Path:
 
 
 def rows(folder: Path) -> list[Any]:
-    lines = [line for path in folder.glob("out/*.jsonl") for line in path.open()]
+    lines = [line for path in folder.glob("out/*.jsonl") for line in path.read_text().splitlines()]
     return sorted((row["name"], row["age"]) for row in map(json.loads, lines))
 
 
@@ -62,7 +62,8 @@ def test_a_release_has_all_its_parts_and_their_checksums(made: Path) -> None:
         "SHA256SUMS",
     }
     assert {each.name for each in made.iterdir()} == expected
-    sums = dict(reversed(line.split()) for line in (made / "SHA256SUMS").open())
+    lines = (made / "SHA256SUMS").read_text().splitlines()
+    sums = {name: digest for digest, name in map(str.split, lines)}
     assert sums.keys() == expected - {"SHA256SUMS"}
     for name, digest in sums.items():
         assert hashlib.sha256((made / name).read_bytes()).hexdigest() == digest
