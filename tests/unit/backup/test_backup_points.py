@@ -246,6 +246,13 @@ def test_a_manifest_that_somebody_has_edited_is_refused(world):
         world.restored(name, empty_log())
 
 
+def test_a_damaged_backup_does_not_keep_the_next_one_from_being_taken(world):
+    damaged = world.backup()
+    (world.to / damaged / "manifest.json").write_bytes(b"{}")
+    world.restored(world.backup(), log := empty_log())
+    assert log.origin().position > NO_POSITION
+
+
 def test_so_many_backups_are_kept_and_each_is_whole_without_the_others(world):
     names = [world.backup() for _ in range(4)]
     links = {file.stat().st_nlink for file in (world.to / names[-1] / "blobs").iterdir()}

@@ -15,6 +15,7 @@ is that of its content.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
@@ -123,9 +124,11 @@ class BackupPlace:
         name = datetime.fromtimestamp(wall_ms / 1000, UTC).strftime(_TIME)
         if self.location.list(f"{name}/"):
             raise UserError(f"{self.path} has a backup of this second, {name}: try again")
-        before = self.names()
-        known = {each.sha256 for each in self.read(before[-1]).files()} if before else set()
-        return BackupWriter(self.location, name, before[-1] if before else "", known)
+        before, known = "", set[str]()
+        for before in self.names()[-1:]:
+            with contextlib.suppress(StateError):  # it helps nobody, and keeps none away
+                known = {each.sha256 for each in self.read(before).files()}
+        return BackupWriter(self.location, name, before, known)
 
     def read(self, name: str) -> BackupManifest:
         """What a backup has.
