@@ -31,9 +31,9 @@ from tests.operator.workers import Workers
 from tests.support.generated.chart import NAMESPACE, named
 from tests.support.generated.rbac import Right, covers, granted, missing, needed, unused
 
-LOOK = Target("get", "onyx.dev", "v1alpha1", "onyxjobs", "", "team", "one")
+LOOK = Target("get", "onyx.dev", "v1beta1", "onyxjobs", "", "team", "one")
 APPLY = Target("patch", "apps", "v1", "statefulsets", "", "team", "one")
-STATUS = Target("patch", "onyx.dev", "v1alpha1", "onyxjobs", "status", "team", "one")
+STATUS = Target("patch", "onyx.dev", "v1beta1", "onyxjobs", "status", "team", "one")
 RULES = [
     {"apiGroups": ["onyx.dev"], "resources": ["onyxjobs"], "verbs": ["get", "list"]},
     {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["create"]},

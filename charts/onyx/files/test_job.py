@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from kubernetes import client, config
 
-PLURAL = ("onyx.dev", "v1alpha1")
+PLURAL = ("onyx.dev", "v1beta1")
 POLL_S = 1.0
 
 

@@ -26,12 +26,12 @@ PLURALS = {"OnyxJob": "onyxjobs", "OnyxCluster": "onyxclusters"}
 
 
 def path(server: Client, body: Mapping[str, Any], name: str = "") -> str:
-    return server.at(PLURALS[body["kind"]], name, root=f"apis/{GROUP}/v1alpha1")
+    return server.at(PLURALS[body["kind"]], name, root=f"apis/{GROUP}/v1beta1")
 
 
 def create(server: Client, body: Mapping[str, Any], query: dict[str, str]) -> Answer:
     metadata = {**body["metadata"], "namespace": server.namespace}
-    moved = {**body, "apiVersion": f"{GROUP}/v1alpha1", "metadata": metadata}
+    moved = {**body, "apiVersion": f"{GROUP}/v1beta1", "metadata": metadata}
     return server.call("POST", path(server, body), moved, query)
 
 

@@ -119,14 +119,14 @@ def test_every_key_of_the_model_is_in_the_schema_and_no_other() -> None:
 @pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=DEFINITIONS.keys())
 def test_the_file_is_small_and_has_no_anchors(definition: dict[str, Any]) -> None:
     text = crd_parts.written(definition)
-    assert len(text) < 100_000
+    assert len(text) < 200_000  # kubectl apply takes 262,144 bytes
     assert not any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
     assert yaml.safe_load(text) == json.loads(json.dumps(definition))
 
 
 def test_what_the_api_server_fills_in_does_not_change_a_job() -> None:
     text = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: job}
 spec:

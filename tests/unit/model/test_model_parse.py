@@ -15,7 +15,7 @@ from onyx.model.job import CatalogEntry, FlowCondition, Job, Lifecycle, Trigger,
 from onyx.model.parsing.job import job_hash, parse_manifest, parse_mapping, to_mapping
 
 FLIGHTS = """\
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: flights, labels: {team: data}}
 spec:
@@ -284,3 +284,9 @@ def test_problems_in_json_have_lines_too() -> None:
     mapping["kind"] = "Job"
     with pytest.raises(ManifestError, match=r"^job\.json:3: kind: "):
         parse_manifest(json.dumps(mapping, indent=1), "job.json")
+
+
+@pytest.mark.parametrize("version", ["onyx.dev/v1beta1", "onyx.dev/v1alpha1"])
+def test_the_former_name_of_the_version_makes_no_other_job(version: str) -> None:
+    named = {**to_mapping(JOB), "apiVersion": version}
+    assert job_hash(parse_mapping(named)) == job_hash(JOB)

@@ -14,6 +14,9 @@ from onyx.model.declaration import Declaration
 from onyx.model.job import Job
 from onyx.model.manifest import API_VERSION, DECLARATION, JOB_KIND, SPEC
 
+_HASHED_AS = "onyx.dev/v1alpha1"
+"""The first name of the version of the keys: another name makes no other job."""
+
 
 def to_mapping(job: Job) -> dict[str, Any]:
     """The whole manifest of a job as plain JSON data; `parse_mapping` gives the job back."""
@@ -40,4 +43,5 @@ def canonical_json(value: Any) -> bytes:
 
 def job_hash(job: Job) -> str:
     """SHA-256 of the canonical JSON, in hexadecimal; the same for equal manifests."""
-    return hashlib.sha256(canonical_json(to_mapping(job))).hexdigest()
+    hashed = {**to_mapping(job), "apiVersion": _HASHED_AS}
+    return hashlib.sha256(canonical_json(hashed)).hexdigest()

@@ -290,7 +290,8 @@ class Cluster(msgspec.Struct, frozen=True):
     replicas: Annotated[int, Integer(0, WORKERS_MAX, "workers")] = 2
     """Number of worker pods."""
     peers_per_worker: Annotated[int | None, Integer(1, PEERS_PER_WORKER_MAX, "peers")] = None
-    """Virtual peers of each worker, dealt over its processes. By default 4 for each process."""
+    """Virtual peers of each worker, dealt over its processes. Default: 4. A worker with several
+    processes has 4 for each by default."""
     processes_per_worker: Annotated[
         int | None,
         Integer(1, PROCESSES_PER_WORKER_MAX, "processes"),
@@ -432,7 +433,7 @@ CLUSTER = section_of(Cluster)
 
 
 class _ClusterManifest(msgspec.Struct, frozen=True):
-    api_version: Literal["onyx.dev/v1alpha1"]
+    api_version: Literal["onyx.dev/v1beta1", "onyx.dev/v1alpha1"]
     kind: Literal["OnyxCluster"]
     metadata: Mapping[str, Any]
     spec: Cluster

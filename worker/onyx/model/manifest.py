@@ -15,7 +15,9 @@ from onyx.model.job import EMPTY, Job
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.section import Section, SectionEntries, SectionEntry
 
-API_VERSION = "onyx.dev/v1alpha1"
+API_VERSION = "onyx.dev/v1beta1"
+FORMER_VERSIONS = ("v1alpha1",)
+"""Names under which the same keys stood before: Kubernetes, logs and files may still hold them."""
 JOB_KIND = "OnyxJob"
 CLUSTER_KIND = "OnyxCluster"
 
@@ -37,7 +39,7 @@ OBJECT_SPEC = Section(
 
 class _JobManifest(msgspec.Struct, frozen=True):
     spec: Annotated[Mapping[str, Any], SectionEntry(OBJECT_SPEC)]
-    api_version: Literal["onyx.dev/v1alpha1"] = "onyx.dev/v1alpha1"
+    api_version: Literal["onyx.dev/v1beta1", "onyx.dev/v1alpha1"] = "onyx.dev/v1beta1"
     kind: Literal["OnyxJob"] = "OnyxJob"
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     status: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

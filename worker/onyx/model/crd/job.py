@@ -49,6 +49,7 @@ def definition() -> dict[str, Any]:
     version = {
         "subresources": {"status": {}},
         "additionalPrinterColumns": _columns(),
+        "selectableFields": [{"jsonPath": ".status.phase"}],
         "schema": {"openAPIV3Schema": schema},
     }
     return resource(JOB_KIND, "oj", API_VERSION, version)

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from onyx.model.keys.kinds import Schema
+from onyx.model.manifest import FORMER_VERSIONS
 
 Rule = tuple[str, str]
 """An expression of CEL, and what to say when it does not hold."""
@@ -18,7 +19,11 @@ _HEAD = "# Generated from worker/onyx/model by `python -m onyx.model.generate`; 
 def resource(
     kind: str, short_name: str, api_version: str, version: dict[str, Any]
 ) -> dict[str, Any]:
-    """A custom resource definition of one version.
+    """A custom resource definition of one schema.
+
+    Objects that are stored under a former version are read under the one of now, whose keys are the
+    same, and are stored under that when they are written next. Without the former one in it the API
+    server would refuse the definition while there are such objects.
 
     Args:
         kind: such as OnyxJob; the other names follow from it.
@@ -34,7 +39,15 @@ def resource(
         "shortNames": [short_name],
         "categories": ["onyx"],
     }
+    old = {
+        "deprecated": True,
+        "deprecationWarning": f"write {api_version} in place of this apiVersion",
+    }
     versions = [{"name": name, "served": True, "storage": True, **version}]
+    versions += [
+        {"name": former, "served": True, "storage": False, **old, **version}
+        for former in FORMER_VERSIONS
+    ]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
