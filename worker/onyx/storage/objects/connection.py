@@ -70,7 +70,8 @@ def _client(variables: tuple[tuple[str, str], ...]) -> Any:
             "s3",
             region_name=known.get("AWS_REGION") or known.get("AWS_DEFAULT_REGION", DEFAULT_REGION),
             config=Config(
-                retries={"mode": "standard", "total_max_attempts": ATTEMPTS_MAX},
+                # The other modes have a quota: when it is used up nothing waits between two tries.
+                retries={"mode": "legacy", "total_max_attempts": ATTEMPTS_MAX},
                 connect_timeout=CONNECT_TIMEOUT_S,
                 read_timeout=READ_TIMEOUT_S,
                 max_pool_connections=CONNECTIONS_MAX,
