@@ -73,7 +73,9 @@ def test_a_job_whose_peers_go_to_another_one_says_so(
         task["minPeers"] = 2
     api.create(big)
     api.wait_for("onyxjobs", "big", phase("Running", "Running"))
-    api.create(job("small"))
+    small = job("small")
+    small["spec"]["priority"] = 1
+    api.create(small)
     found = api.wait_for("onyxjobs", "big", phase("Waiting", "Displaced"))
     assert "gave its peers to other jobs" in found["status"]["message"]
     reported(api, "Displaced")
