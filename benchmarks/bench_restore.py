@@ -56,7 +56,7 @@ KINDS = (
 )
 STREAM = {"type": "input", "plugin": "sequence", "options": {"segments": []}}
 JOB = {
-    "apiVersion": "onyx.dev/v1alpha1",
+    "apiVersion": "onyx.dev/v1beta1",
     "kind": "OnyxJob",
     "metadata": {"name": "restore"},
     "spec": {

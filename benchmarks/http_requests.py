@@ -42,7 +42,7 @@ class Level(NamedTuple):
 def job() -> dict[str, Any]:
     """Requests, whose segments go nowhere."""
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "bench"},
         "spec": {

@@ -42,7 +42,7 @@ def manifest(name: str, segments: int | None, folder: Path) -> dict[str, Any]:
     """A job of three tasks; `segments` of None are segments without end."""
     size = {"ratePerSecond": 1} if segments is None else {"segments": segments}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": name},
         "spec": {

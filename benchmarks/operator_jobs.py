@@ -77,7 +77,7 @@ class Watcher:
 
 def resource(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "onyx.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+    return {"apiVersion": "onyx.dev/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def reconciled(api: FakeApi) -> int:

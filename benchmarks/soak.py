@@ -81,7 +81,7 @@ def manifest(name: str, endless: bool, upgrade: str | None = None) -> dict[str, 
         ]  # fmt: skip
     if upgrade is not None:
         spec["upgrade"] = {"from": upgrade}
-    kind = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "soak"}}
+    kind = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "soak"}}
     return {**kind, "spec": spec}
 
 

@@ -45,7 +45,7 @@ MARKS = {
 
 def manifest(folder: Path) -> dict[str, Any]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "endless"},
         "spec": {

@@ -52,7 +52,7 @@ def silent(timer: Any, state: Any) -> dict[str, Any]:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"m:seen": seen, "m:silent": silent}
 JOB = {
-    "apiVersion": "onyx.dev/v1alpha1",
+    "apiVersion": "onyx.dev/v1beta1",
     "kind": "OnyxJob",
     "metadata": {"name": "bench-timers"},
     "spec": {

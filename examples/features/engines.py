@@ -42,7 +42,7 @@ def job(folder, engine, **keys):
     workflow = [["orders", "count"], ["count", "counted"]]
     spec = {"workflow": workflow, "catalog": catalog, "engine": engine, **keys}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "orders"},
         "spec": {"guarantee": "exactly-once", **spec},

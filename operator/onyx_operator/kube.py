@@ -52,7 +52,7 @@ class Resource(msgspec.Struct, frozen=True):
     """A kind of object: where it is served."""
 
     api_version: str
-    """`v1`, `apps/v1`, `onyx.dev/v1alpha1`."""
+    """`v1`, `apps/v1`, `onyx.dev/v1beta1`."""
     kind: str
     plural: str
 
@@ -74,8 +74,8 @@ class Resource(msgspec.Struct, frozen=True):
         return f"{root}/{self.api_version}/" + "/".join(quote(part, safe="") for part in parts)
 
 
-JOBS = Resource("onyx.dev/v1alpha1", "OnyxJob", "onyxjobs")
-CLUSTERS = Resource("onyx.dev/v1alpha1", "OnyxCluster", "onyxclusters")
+JOBS = Resource("onyx.dev/v1beta1", "OnyxJob", "onyxjobs")
+CLUSTERS = Resource("onyx.dev/v1beta1", "OnyxCluster", "onyxclusters")
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 EVENTS = Resource("v1", "Event", "events")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")

@@ -45,7 +45,7 @@ def manifest(
     read = {"segments": segments, "partitions": PARTITIONS, "gate": str(folder / "gate")}
     write = {"url": endpoint.url, "retrySecondsMax": 0.5, **options}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "requests"},
         "spec": {

@@ -47,7 +47,7 @@ def manifest(broker: KafkaBroker, source: str, target: str, gate: Path) -> dict[
         {"name": "write", "type": "output", "plugin": "kafka", "maxPeers": 2, "options": write},
     ]  # fmt: skip
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "topics"},
         "spec": {
@@ -93,7 +93,7 @@ def test_a_group_hears_how_far_a_job_is_whoever_dies_or_comes(
         {"name": "write", "type": "output", "plugin": "blackhole"},
     ]
     job = {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "grouped"},
         "spec": {"workflow": [["read", "write"]], "catalog": catalog},

@@ -22,7 +22,7 @@ STATE = {
 
 def manifest(folder: Path, segments: int) -> dict[str, Any]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "keyed"},
         "spec": {

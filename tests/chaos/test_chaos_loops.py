@@ -45,7 +45,7 @@ def manifest(folder: Path, kind: str) -> dict[str, Any]:
     back = {"fn": "loops_job:lap", "loopTo": "pass", "lapsMax": LAPS_MAX}
     back |= KEYED if kind == "state" else {}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "loops"},
         "spec": {

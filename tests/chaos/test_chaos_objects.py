@@ -36,7 +36,7 @@ def manifest(store: ObjectStore, gate: Path) -> dict[str, Any]:
          "options": write},
     ]  # fmt: skip
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "objects"},
         "spec": {

@@ -57,7 +57,7 @@ def manifest(folder: Path, fn: str = "same", dead_letter: bool = False, **more: 
         spec["catalog"][1]["deadLetter"] = "bad"
         spec["catalog"].append(output(folder, "bad"))
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "poison"},
         "spec": {**spec, **more},

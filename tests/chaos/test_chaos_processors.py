@@ -18,7 +18,7 @@ pytestmark = pytest.mark.server
 
 def manifest(folder: Path, segments: int) -> dict[str, Any]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "processors"},
         "spec": {

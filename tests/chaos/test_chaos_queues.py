@@ -35,7 +35,7 @@ def manifest(server: RedisServer, stream: str, folder: Path, mode: str) -> dict[
          "options": {"path": str(folder), "rollSeconds": 0.3}},
     ]  # fmt: skip
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": f"queue-{mode}"},
         "spec": {

@@ -32,7 +32,7 @@ def version(folder: Path, guarantee: str, number: int, last: bool = False) -> di
         "rollSeconds": 0.5,
     }
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "versions"},
         "spec": {

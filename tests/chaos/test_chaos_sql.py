@@ -26,7 +26,7 @@ def manifest(folder: Path, url: str) -> dict[str, Any]:
     read = {"segments": SEGMENTS, "partitions": PARTITIONS, "gate": str(folder / "gate")}
     write = {**named(url), "table": "numbers", "rollSeconds": 0.2, "rollSegments": 2_000}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "rows"},
         "spec": {

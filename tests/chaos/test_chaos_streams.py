@@ -25,7 +25,7 @@ def manifest(folder: Path, segments: int, columns: bool) -> dict[str, Any]:
         for name, fn in (("orders", "order"), ("payments", "payment"))
     ]  # fmt: skip
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "streams"},
         "spec": {

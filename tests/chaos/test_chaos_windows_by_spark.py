@@ -24,7 +24,7 @@ END_WAIT_S = 400.0
 def manifest(folder: Path, segments: int) -> dict[str, Any]:
     read = {"segments": segments, "fn": "windows_job:measured", "partitions": 2}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "by-spark"},
         "spec": {

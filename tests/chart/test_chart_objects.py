@@ -40,7 +40,7 @@ OF_OTHERS = {
     "cert-manager.io/v1",
     "gateway.networking.k8s.io/v1",
     "monitoring.coreos.com/v1",
-    "onyx.dev/v1alpha1",
+    "onyx.dev/v1beta1",
 }
 """Kinds that have no schema of Kubernetes."""
 VOLUMES = {"configMap", "secret", "emptyDir", "persistentVolumeClaim", "projected"}

@@ -38,7 +38,7 @@ _TEXTS = {
 def manifest(job: Mapping[str, Any]) -> dict[str, Any]:
     """The whole manifest of a job."""
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "case"},
         "spec": spec(job),

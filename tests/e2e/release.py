@@ -176,7 +176,7 @@ class Squares:
             {"name": "write", "type": "output", "plugin": "files", "options": files},
         ]
         return {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": self.name},
             "spec": {

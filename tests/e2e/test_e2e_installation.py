@@ -94,7 +94,7 @@ def test_what_is_drawn_is_trusted_kept_and_all_that_is_read(
     wrong: Any = job("wrong", tmp_path / "out", segments=1, per_second=1)
     wrong["spec"]["workflow"] = [["numbers", "nowhere"]]
     reaching = {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxCluster",
         "metadata": {"name": "reaching"},
         "spec": {"podTemplate": {"spec": {"hostNetwork": True}}},

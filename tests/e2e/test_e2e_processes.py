@@ -64,7 +64,7 @@ def allowed(workers: Mapping[str, Cluster]) -> dict[str, str]:
 def pool(workers: Cluster) -> dict[str, object]:
     """An OnyxCluster for workers that are there already: the operator is to make none."""
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxCluster",
         "metadata": {"name": "onyx"},
         "spec": {
@@ -85,7 +85,7 @@ def job(name: str, out: Path, segments: int, per_second: int) -> dict[str, objec
          "options": {"path": str(out), "rollSeconds": 1}},
     ]  # fmt: skip
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": name},
         "spec": {

@@ -102,7 +102,7 @@ def manifest(name: str) -> dict[str, Any]:
         {"name": "sums", "type": "output", "plugin": "spark", "options": stage},
     ]
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": name},
         "spec": {

@@ -51,7 +51,7 @@ client.stop()
 def cluster(name: str = "onyx", **spec: Any) -> dict[str, Any]:
     metadata = {"name": name}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxCluster",
         "metadata": metadata,
         "spec": spec,
@@ -170,7 +170,7 @@ def test_pods_of_tenants_have_the_account_of_their_own_tenancy(shared: Release, 
         {"name": "write", "type": "output", "plugin": "stdout"},
     ]
     declared = {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "numbers"},
         "spec": {"workflow": [["read", "write"]], "catalog": catalog},

@@ -78,7 +78,7 @@ def test_mistakes_are_refused_at_once_before_and_after_a_renewal(
     assert 'spec.workflow[0][1]: "nowhere" is not in the catalog' in reported
     assert "has no edge into the function square" in reported
     env = [{"name": "ONYX_MODULES", "value": "os"}]
-    pool = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxCluster", "metadata": {"name": "more"}}
+    pool = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxCluster", "metadata": {"name": "more"}}
     assert "use spec.modules" in refusal(kube, {**pool, "spec": {"env": env}})
     typo = {"podTemplate": {"spec": {"nodeSelektor": {"disk": "ssd"}}}}
     reported = refusal(kube, {**pool, "spec": {**typo, "image": "onyx-worker:1"}})

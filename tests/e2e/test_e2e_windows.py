@@ -113,7 +113,7 @@ def pool(release: Release, request: pytest.FixtureRequest) -> Iterator[str]:
     """Another pool of workers, with the keys that the test names and no shared volume."""
     spec = release.kube.get("oc", NAME)["spec"] | request.param
     del spec["data"]
-    kind = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxCluster", "metadata": {"name": POOL}}
+    kind = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxCluster", "metadata": {"name": POOL}}
     release.kube.apply({**kind, "spec": spec})
     release.kube.wait(f"oc/{POOL}", "Ready")
     yield POOL

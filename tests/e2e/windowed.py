@@ -66,7 +66,7 @@ class Windowed:
         trigger = {"windowId": "hundreds", "type": "watermark", "postEvictor": ["all"],
                    "emit": "squares:total"}  # fmt: skip
         return {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": self.name},
             "spec": {

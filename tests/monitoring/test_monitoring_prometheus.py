@@ -45,7 +45,7 @@ LINES = 500_000
 """Of a file that is longer than the test."""
 KNOWN = 10
 """Of these lines, those that are in the table."""
-API = "onyx.dev/v1alpha1"
+API = "onyx.dev/v1beta1"
 SLOW = {
     "name": "slow", "type": "function", "fn": "busy_job:slow", "batchSize": 200,
     "requiredTags": ["w1"],

@@ -93,7 +93,7 @@ def cluster(
 ) -> dict[str, Any]:
     """An OnyxCluster as the API server has it."""
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxCluster",
         "metadata": {"name": name, "namespace": "team", "uid": UID, "generation": 1, **metadata},
         "spec": dict(spec),

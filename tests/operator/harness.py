@@ -290,7 +290,7 @@ def _bury() -> None:
 def cluster(name: str = "onyx", namespace: str = "default", **spec: Any) -> dict[str, Any]:
     """An OnyxCluster whose log is at an address that tests never ask."""
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxCluster",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"zookeeper": {"address": "zookeeper:2181"}, **spec},
@@ -302,7 +302,7 @@ def job(
 ) -> dict[str, Any]:
     """A small OnyxJob; another `version` makes it another job."""
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {

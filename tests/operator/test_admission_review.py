@@ -308,7 +308,7 @@ JSON = st.recursive(
 PARTS = st.fixed_dictionaries(
     {"kind": st.sampled_from(["OnyxJob", "OnyxCluster"])},
     optional={
-        "apiVersion": st.just("onyx.dev/v1alpha1") | JSON,
+        "apiVersion": st.just("onyx.dev/v1beta1") | JSON,
         "metadata": JSON,
         "spec": JSON | st.dictionaries(st.sampled_from([*WHOLE, *job()["spec"]]), JSON),
     },

@@ -19,14 +19,14 @@ def job(plugin: str) -> Any:
         {"name": "out", "type": "output", "plugin": "stdout"},
     ]
     spec = {"workflow": [["take", "out"]], "catalog": catalog}
-    body = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob",
+    body = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob",
             "metadata": {"name": "orders"}, "spec": spec}  # fmt: skip
     return parse_declared(body)[1]
 
 
 def cluster(**spec: Any) -> dict[str, Any]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxCluster",
         "metadata": {"name": "onyx", "namespace": "team"},
         "spec": spec,

@@ -43,7 +43,7 @@ def config_map(name: str) -> dict[str, Any]:
     ("resource", "expected"),
     [
         (CONFIG_MAPS, "/api/v1/namespaces/here/configmaps/one"),
-        (JOBS, "/apis/onyx.dev/v1alpha1/namespaces/here/onyxjobs/one"),
+        (JOBS, "/apis/onyx.dev/v1beta1/namespaces/here/onyxjobs/one"),
         (Resource("apps/v1", "StatefulSet", "statefulsets"),
          "/apis/apps/v1/namespaces/here/statefulsets/one"),
     ],

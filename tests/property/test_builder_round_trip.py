@@ -160,7 +160,7 @@ def test_every_job_has_a_drawing(job: model.Job, data: st.DataObject) -> None:
 
 def test_a_manifest_that_is_wrong_is_refused_with_its_line() -> None:
     text = (
-        "apiVersion: onyx.dev/v1alpha1\nkind: OnyxJob\nmetadata: {name: j}\nspec: {catalogue: []}\n"
+        "apiVersion: onyx.dev/v1beta1\nkind: OnyxJob\nmetadata: {name: j}\nspec: {catalogue: []}\n"
     )
     with pytest.raises(ManifestError, match=r"job\.yaml:4: spec\.catalogue"):
         Job.from_yaml(text, "job.yaml")

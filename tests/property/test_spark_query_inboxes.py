@@ -120,7 +120,7 @@ def run(
     folder: Path, work: dict[str, Any], deaths: dict[int, str], frames: Frames
 ) -> list[dict[str, Any]]:
     """What the job writes, though its worker dies at these micro-batches."""
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "chosen"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "chosen"}}
     job = parse_manifest(json.dumps({**head, "spec": spec(folder, work)}).encode())
     worker = Worker(job, folder, (INPUTS, CLASSES, FUNCTIONS))
     for number, when in sorted(deaths.items()):

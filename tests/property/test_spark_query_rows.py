@@ -34,7 +34,7 @@ segments = st.lists(
 
 
 def parsed(spec: dict[str, Any]) -> Job:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "made"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "made"}}
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 

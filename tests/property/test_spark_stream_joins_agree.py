@@ -143,7 +143,7 @@ def results(
         "flowConditions": conditions,
         "catalog": [{**entry, **form} for entry in (*catalog, *outputs())],
     }
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "made"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "made"}}
     job = parse_manifest(json.dumps({**head, "spec": {**spec, "engine": "spark"}}).encode())
     modules = (INPUTS, FUNCTIONS)
     if case.ends:

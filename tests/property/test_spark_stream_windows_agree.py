@@ -100,7 +100,7 @@ def manifest(
         "windows": [{"id": "w", "task": "fold", "windowKey": "at", **window}],
         "triggers": [{"windowId": "w", "emit": f"{FUNCTIONS}:fired", **trigger}],
     }  # fmt: skip
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "made"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "made"}}
     return json.dumps({**head, "spec": spec}).encode()
 
 

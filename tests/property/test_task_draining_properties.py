@@ -150,7 +150,7 @@ class World:
 
 ENTRY = parse_mapping(
     {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "j"},
         "spec": {

@@ -283,7 +283,7 @@ def test_onyx_run_lets_a_job_name_what_lies_beside_it_and_below(
     monkeypatch.chdir(tmp_path / "here")
     file = tmp_path / "jobs" / "job.yaml"
     file.write_text(
-        "apiVersion: onyx.dev/v1alpha1\nkind: OnyxJob\nmetadata: {name: j}\n"
+        "apiVersion: onyx.dev/v1beta1\nkind: OnyxJob\nmetadata: {name: j}\n"
         "spec:\n  workflow: [[read, write]]\n  catalog:\n"
         "    - {name: read, type: input, plugin: files, options: {path: in.jsonl}}\n"
         "    - {name: write, type: output, plugin: blackhole}\n"

@@ -182,7 +182,7 @@ def test_whoever_takes_a_job_refuses_it() -> None:
 def test_nor_does_the_section_of_spark_hold_one() -> None:
     conf = {"spark.hadoop.fs.s3a.secret.key": SEEN}
     manifest: Mapping[str, Any] = {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "j"},
         "spec": {

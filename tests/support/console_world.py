@@ -115,7 +115,7 @@ ASKED = [
 def manifest(name: str, spec: Mapping[str, Any] = SPEC, **more: Any) -> dict[str, Any]:
     """A manifest of a job."""
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": name},
         "spec": {**spec, **more},

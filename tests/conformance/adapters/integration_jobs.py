@@ -233,7 +233,7 @@ def _manifest(case: dict[str, Any]) -> dict[str, Any]:
     for entry in spec["catalog"]:
         _fill(entry, case)
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": case["id"].replace(".", "-")},
         "spec": spec,

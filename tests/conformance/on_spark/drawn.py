@@ -103,7 +103,7 @@ def jobs(draw: st.DrawFn) -> Job:
         spec["flowConditions"] = [
             {**each, "to": [to]} if each["to"] == "next" else each for each in conditions
         ]
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "made"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "made"}}
     return parse_manifest(json.dumps({**head, "spec": {**spec, "catalog": catalog}}).encode())
 
 

@@ -42,7 +42,7 @@ def job_of(case: Case, folder: Path) -> Job:
     for trigger in spec.get("triggers", ()):
         del trigger["sync"]
         trigger["emit"] = f"{functions.__name__}:call"
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "case"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "case"}}
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 

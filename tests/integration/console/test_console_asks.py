@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.slow,  # workers; what the pages say is tested without any
 ]
 JOB = {
-    "apiVersion": "onyx.dev/v1alpha1",
+    "apiVersion": "onyx.dev/v1beta1",
     "kind": "OnyxJob",
     "metadata": {"name": "shop"},
     "spec": {

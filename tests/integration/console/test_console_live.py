@@ -24,7 +24,7 @@ pytestmark = [
 ]
 VIEWERS = 50
 JOB = {
-    "apiVersion": "onyx.dev/v1alpha1",
+    "apiVersion": "onyx.dev/v1beta1",
     "kind": "OnyxJob",
     "metadata": {"name": "ticks"},
     "spec": {

@@ -43,7 +43,7 @@ class Orders:
         self.pool = urllib3.PoolManager()
         self.job = env.submit(
             {
-                "apiVersion": "onyx.dev/v1alpha1",
+                "apiVersion": "onyx.dev/v1beta1",
                 "kind": "OnyxJob",
                 "metadata": {"name": name},
                 "spec": {

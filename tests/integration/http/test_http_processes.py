@@ -68,7 +68,7 @@ def test_a_process_that_dies_costs_no_order_and_makes_none_twice(tmp_path: Path)
     )
     (tmp_path / "tokens").write_text("secret\n")
     job = {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "orders"},
         "spec": {

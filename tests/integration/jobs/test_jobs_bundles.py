@@ -25,7 +25,7 @@ def work(segment):
     return segment
 """
 JOB = {
-    "apiVersion": "onyx.dev/v1alpha1",
+    "apiVersion": "onyx.dev/v1beta1",
     "kind": "OnyxJob",
     "metadata": {"name": "returns"},
     "spec": {

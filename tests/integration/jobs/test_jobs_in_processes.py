@@ -39,7 +39,7 @@ def rows(there: TestEnv, folder: Path, name: str) -> list[dict[str, Any]]:
         return {"name": task, "type": type, "plugin": "files", "options": {"path": str(path)}}
 
     job = {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": name},
         "spec": {

@@ -76,7 +76,7 @@ def manifest(folder: Path) -> dict[str, Any]:
     people = {"path": str(folder / "people.jsonl"), "format": "jsonl"}
     out = {"path": str(folder / "out"), "format": "jsonl"}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "hello"},
         "spec": {

@@ -117,7 +117,7 @@ def manifest(
     }.items():  # fmt: skip
         job = job.replace(word, str(value))
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "middle"},
         "spec": yaml.safe_load(job),

@@ -37,7 +37,7 @@ def hangs(segment):
     return segment
 """
 JOB = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: stalls}
 spec:

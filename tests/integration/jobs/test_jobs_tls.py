@@ -53,7 +53,7 @@ def write_input(path: Path) -> None:
 
 def job(folder: Path) -> dict[str, object]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "over-tls"},
         "spec": {
@@ -74,7 +74,7 @@ def taking(folder: Path, tokens: Path) -> dict[str, object]:
     """A job that counts what clients hand over."""
     options = {"tokenFile": str(tokens), "partitions": 4, "partitionKey": "n"}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "takes"},
         "spec": {

@@ -54,7 +54,7 @@ SPEC: Spec = {
 
 
 def manifest(spec: Spec) -> Spec:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     return {**head, "spec": spec}
 
 

@@ -50,7 +50,7 @@ def make(position):
     return {"n": position}
 """
 JOB = """\
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: trivial}
 spec:
@@ -136,7 +136,7 @@ def test_validate_looks_up_functions_as_run_does(folder: Path) -> None:
 
 
 def test_validate_knows_a_cluster(tmp_path: Path) -> None:
-    text = "apiVersion: onyx.dev/v1alpha1\nkind: OnyxCluster\nmetadata: {name: onyx}\nspec: {}\n"
+    text = "apiVersion: onyx.dev/v1beta1\nkind: OnyxCluster\nmetadata: {name: onyx}\nspec: {}\n"
     (tmp_path / "good.yaml").write_text(text)
     (tmp_path / "bad.yaml").write_text(text.replace("{}", "{replica: 2}"))
     good = onyx(tmp_path, "validate", "good.yaml")
@@ -155,7 +155,7 @@ def test_validate_looks_up_functions_beside_the_job_file(folder: Path, tmp_path:
 
 
 POISONED = """\
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: poisoned}
 spec:

@@ -48,7 +48,7 @@ def cluster(
 
 def manifest(name: str, **spec: Any) -> dict[str, Any]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": name},
         "spec": {"guarantee": "exactly-once", **spec},

@@ -234,7 +234,7 @@ def with_a_middle(folder: Path) -> Job:
              "options": {"path": str(folder / "out"), "format": "jsonl"}},
         ],
     }  # fmt: skip
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "middle"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "middle"}}
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 

@@ -41,7 +41,7 @@ WAIT_S = 400.0
 MADE = 16
 """Jobs at once, of at most five tasks each."""
 NOTHING = b"""
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: nothing}
 spec:

@@ -117,7 +117,7 @@ def test_a_window_gives_the_same_whether_segments_are_in_order_or_not(
         "triggers": [{"windowId": "minutes", "type": "watermark", "refinement": "discarding",
                       "emit": "visits:hour"}],
     }  # fmt: skip
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "minutes"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "minutes"}}
     job = parse_manifest(json.dumps({**head, "spec": spec}).encode())
     assert compile_job(job).exchanges[0].combined
     request = request_of(job, tmp_path, ("visits",), master=MASTER)

@@ -99,7 +99,7 @@ def allow(folder: Path, limit: int) -> None:
 
 def manifest(folder: Path, master: str = MASTER) -> dict[str, Any]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "ticks"},
         "spec": {

@@ -76,7 +76,7 @@ def job_of(how: str, folder: Path, columns: bool, endless: bool = False) -> Any:
         "workflow": [["orders", "both"], ["payments", "both"], ["both", "write"]],
         "catalog": [{**entry, **form} for entry in catalog],
     }
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "paid"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "paid"}}
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 

@@ -1,7 +1,7 @@
 """A fake Kubernetes API server in this process, for tests of the operator without a cluster.
 
     with FakeApi(CRD_FILE) as api:
-        api.create({"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", ...})
+        api.create({"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", ...})
         os.environ["KUBECONFIG"] = str(api.kubeconfig(tmp_path))  # or ConnectionInfo(api.url)
         ...
         api.faults.add(Fault(verb="patch", resource="onyxjobs", subresource="status", code=409))

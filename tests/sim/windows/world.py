@@ -124,7 +124,7 @@ class World:
         self.settings, self.roll_limits = options.settings, options.roll_limits
         self.job_id = JOB
         manifest = {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "simulated"},
             "spec": self.story.spec,

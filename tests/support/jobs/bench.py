@@ -215,7 +215,7 @@ class Bench:
         the job in whose place this one comes; it is stepped no more."""
         self.id = JOB if after is None else JobId(f"{after.id}-2")
         manifest = {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "bench"},
             "spec": spec,

@@ -84,7 +84,7 @@ class ChaosFiles:
             *(self._output(name, roll_s) for name in OUTPUTS),
         ]
         return {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "chaos"},
             "spec": {

@@ -65,7 +65,7 @@ def manifest(folder: Path, segments: int, columns: bool = False) -> dict[str, An
     form = {"batchFormat": "arrow" if columns else "dicts"}
     fn = "windows_job:measured_columns" if columns else "windows_job:measured"
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "exactly-once"},
         "spec": {

@@ -155,7 +155,7 @@ def manifest(folder: Path, version: int = 0, through: Through = STATE) -> dict[s
     out = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 20}
     options = {"partitions": PARTITIONS, "partitionKey": "key"}
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": NAME},
         "spec": {
@@ -178,7 +178,7 @@ def manifest(folder: Path, version: int = 0, through: Through = STATE) -> dict[s
 def follower(folder: Path) -> dict[str, Any]:
     """A job that copies what the first one has published."""
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "follower"},
         "spec": {

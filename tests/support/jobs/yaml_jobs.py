@@ -30,7 +30,7 @@ def manifest(spec: str, name: str = "job", **metadata: Any) -> dict[str, Any]:
 def job_of(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """An OnyxJob of a `spec`."""
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": name},
         "spec": dict(spec),

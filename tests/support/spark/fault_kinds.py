@@ -95,7 +95,7 @@ def manifest(name: str, folder: Path, master: str) -> dict[str, Any]:
     spec = {"guarantee": "exactly-once", **kind.spec(folder)}
     kind.master(spec, master)
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": f"faults-{name}"},
         "spec": spec,

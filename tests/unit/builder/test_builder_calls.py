@@ -204,7 +204,7 @@ def test_what_is_not_valid_is_refused_with_all_problems_when_the_job_is_used() -
 
 
 YAML = """\
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: ages}
 spec:

@@ -11,7 +11,7 @@ import yaml
 from onyx.cli import command as onyx
 
 JOB = """\
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: typo}
 spec:
@@ -111,7 +111,7 @@ def test_a_job_is_printed_with_all_that_its_file_leaves_out(
     explained(file, monkeypatch)
     printed = capsys.readouterr()
     assert yaml.safe_load(printed.out) == {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "short"},
         "spec": {

@@ -10,7 +10,7 @@ from onyx.cli.job_file import read_jobs
 from onyx.errors import ManifestError
 
 JOB = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: NAME}
 spec:

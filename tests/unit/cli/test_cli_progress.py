@@ -12,7 +12,7 @@ from onyx.model.parsing.job import parse_manifest
 from onyx.reports.outcomes import TaskTotals
 
 JOB = parse_manifest("""
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: j}
 spec:

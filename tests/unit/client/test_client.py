@@ -20,7 +20,7 @@ from onyx.replica.command import Command, Entry
 from onyx.replica.commands import Gc, KillJob
 
 JOB = {
-    "apiVersion": "onyx.dev/v1alpha1",
+    "apiVersion": "onyx.dev/v1beta1",
     "kind": "OnyxJob",
     "metadata": {"name": "j"},
     "spec": {

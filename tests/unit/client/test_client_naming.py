@@ -26,7 +26,7 @@ def client() -> Client:
 
 def submit(client: Client, name: str, id: str) -> JobId:
     spec = {"workflow": [["in", "out"]], "catalog": CATALOG, "metadata": {"jobId": id}}
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": name}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": name}}
     return client.submit(parse_mapping({**head, "spec": spec})).job
 
 

@@ -33,7 +33,7 @@ from onyx.transport.state_queries import StateAnswer, StateQuery
 JOB = JobId("job-1")
 WINDOWED = {"batchSize": 1, "type": "reduce"}
 MANIFEST: dict[str, Any] = {
-    "apiVersion": "onyx.dev/v1alpha1",
+    "apiVersion": "onyx.dev/v1beta1",
     "kind": "OnyxJob",
     "metadata": {"name": "words"},
     "spec": {

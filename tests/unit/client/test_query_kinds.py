@@ -45,7 +45,7 @@ def job(**more: Any) -> Job:
         ],
         **more,
     }  # fmt: skip
-    manifest = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "shop"}}
+    manifest = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "shop"}}
     return parse_mapping({**manifest, "spec": spec})
 
 

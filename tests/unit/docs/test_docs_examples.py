@@ -357,7 +357,7 @@ def words(row: str) -> list[str]:
 
 
 MANIFEST = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: j}
 spec:

@@ -87,7 +87,7 @@ def job_around(part: dict[str, Any]) -> dict[str, Any]:
     spec |= {"catalog": list(catalog.values()), "flowConditions": conditions}
     if windows:
         spec |= {"windows": windows, "triggers": triggers, "guarantee": "exactly-once"}
-    header = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "part"}}
+    header = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "part"}}
     return {**header, "spec": spec}
 
 

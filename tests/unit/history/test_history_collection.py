@@ -51,7 +51,7 @@ def manifest(name: str, upgrade: str | None = None) -> Any:
         spec["upgrade"] = {"from": upgrade}
     return parse_mapping(
         {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "j"},
             "spec": spec,
@@ -234,7 +234,7 @@ def on_spark(name: str, place: str) -> Any:
             {"name": "out", "type": "output", "plugin": "blackhole", "batchSize": 1},
         ],
     }  # fmt: skip
-    kind = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    kind = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     return parse_mapping({**kind, "spec": spec})
 
 

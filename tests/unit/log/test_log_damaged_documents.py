@@ -35,7 +35,7 @@ DAMAGED = [
     b"[7]", b"null", b'{"job": "\xff"}', b"\xff\xfe", b"[" * 5_000,
 ]  # fmt: skip
 MANIFEST = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: j}
 spec:

@@ -10,7 +10,7 @@ from onyx.errors import ManifestError
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.parsing.text import ambiguities
 
-JOB = """apiVersion: onyx.dev/v1alpha1
+JOB = """apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: job}
 spec:
@@ -49,6 +49,6 @@ def test_a_boolean_in_the_place_of_text_says_where_it_may_come_from() -> None:
         {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 10},
     ]
     spec = {"workflow": [["n", "write"]], "catalog": catalog}
-    body = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "job"}}
+    body = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "job"}}
     with pytest.raises(ManifestError, match="to kubectl y, n, yes, no, on and off without quotes"):
         parse_mapping({**body, "spec": spec})

@@ -32,7 +32,7 @@ def job(read: dict[str, Any] | None = None, **spec: Any) -> Job:
     catalog[0] |= read or {}
     return parse_mapping(
         {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "hello"},
             "spec": {"workflow": [["read", "write"]], "catalog": catalog, **spec},

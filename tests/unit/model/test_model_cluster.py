@@ -12,7 +12,7 @@ from onyx.model.parsing.cluster import parse_cluster, parse_cluster_manifest
 from onyx.model.parsing.text import kind_of
 
 WHOLE = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxCluster
 metadata: {name: fleet, namespace: team, uid: 1-2-3, labels: {a: b}}
 spec:
@@ -47,7 +47,7 @@ status: {replicas: 2}
 
 def manifest(**spec: Any) -> dict[str, Any]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxCluster",
         "metadata": {"name": "fleet"},
         "spec": spec,

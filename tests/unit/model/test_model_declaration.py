@@ -32,7 +32,7 @@ DECLARED: dict[str, Any] = {
 
 def manifest(spec: dict[str, Any]) -> dict[str, Any]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "job"},
         "spec": spec,

@@ -21,7 +21,7 @@ spec:
     - {name: write, plugin: files, options: {path: out}}
 """
 STRAIGHT_IN_FULL = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: ages}
 spec:
@@ -45,7 +45,7 @@ spec:
 """
 """What only its author can decide."""
 WINDOWED_IN_FULL = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: orders}
 spec:

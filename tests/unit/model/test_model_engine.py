@@ -9,7 +9,7 @@ from onyx.model.job import Job, Spark
 from onyx.model.parsing.job import parse_file, parse_mapping, to_mapping
 
 MANIFEST = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: hello}
 spec:

@@ -31,7 +31,7 @@ def job(**more: Any) -> dict[str, Any]:
     ]
     catalog[0]["options"] = {"segments": [{"n": 1}]}
     spec = {"workflow": [["read", "write"]], "catalog": catalog}
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "job"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "job"}}
     return {**head, "spec": spec}
 
 
@@ -80,7 +80,7 @@ COUNTS = "type: global, aggregation: count"
 
 
 def text_of(read: str = "", work: str = WORK, write: str = "", more: str = "") -> str:
-    head = "apiVersion: onyx.dev/v1alpha1\nkind: OnyxJob\nmetadata: {name: job}\nspec:"
+    head = "apiVersion: onyx.dev/v1beta1\nkind: OnyxJob\nmetadata: {name: job}\nspec:"
     return head + SPEC % (read, work, write, more)
 
 

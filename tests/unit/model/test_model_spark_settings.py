@@ -61,7 +61,7 @@ def refused(settings: dict[str, str], of_task: bool = False) -> list[str]:
         spec["catalog"][1]["options"] |= conf
     else:
         spec["spark"] = conf
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     try:
         parse_manifest(json.dumps({**head, "spec": spec}).encode())
     except ManifestError as error:

@@ -16,7 +16,7 @@ from onyx.model.workflow import looked_up
 from onyx.spark.compiler.refusals import refusals
 
 JOB = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: job}
 spec:

@@ -47,7 +47,7 @@ def problems(job: dict[str, Any]) -> list[str]:
 
 def manifest(job: dict[str, Any]) -> dict[str, Any]:
     return {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "job"},
         "spec": job,

@@ -45,7 +45,7 @@ def spec(read: dict[str, Any], write: dict[str, Any]) -> dict[str, Any]:
 
 
 def on_spark(read: dict[str, Any]) -> Any:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "sums"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "sums"}}
     write = {"plugin": "files", "options": {"path": "out"}}
     return parse_manifest(
         json.dumps({**head, "spec": {"engine": "spark", **spec(read, write)}}).encode()

@@ -62,7 +62,7 @@ def parsed(**window: Any) -> Job:
     declared = {**SPEC["windows"][0], **window}
     windows = [{key: each for key, each in declared.items() if each is not None}]
     spec = {**SPEC, "windows": windows}
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "sums"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "sums"}}
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 

@@ -24,7 +24,7 @@ def test_a_line_is_told_apart_by_its_type():
 
 def test_a_request_survives_json():
     request = QueryRequest(
-        manifest={"apiVersion": "onyx.dev/v1alpha1"}, job_id="j", modules=("m",), incarnation="i",
+        manifest={"apiVersion": "onyx.dev/v1beta1"}, job_id="j", modules=("m",), incarnation="i",
         attempt="a1", scratch="/scratch",
     )  # fmt: skip
     assert msgspec.json.decode(msgspec.json.encode(request), type=QueryRequest) == request

@@ -87,7 +87,7 @@ SPEC: dict[str, Any] = {
 
 
 def test_the_physical_plans_of_stages_and_windows_are_shown(session: Any, tmp_path: Path) -> None:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     job = parse_manifest(json.dumps({**head, "spec": SPEC}).encode())
     named = {"m:joined": lambda fold, read: joined(read, fold), "m:late": late}
     middle, end, window = explained(job, named.__getitem__, session, tmp_path)
@@ -106,7 +106,7 @@ def test_a_window_of_one_extent_is_grouped_by_its_key_alone(session: Any, tmp_pa
     """[a second key costs a fifth of the aggregation]"""
     window = {**SPEC["windows"][0], "type": "global"}
     spec = {**SPEC, "windows": [{key: window[key] for key in window if key in ONE_EXTENT}]}
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     job = parse_manifest(json.dumps({**head, "spec": spec}).encode())
     named = {"m:joined": lambda fold, read: joined(read, fold), "m:late": late}
     *_, plan = explained(job, named.__getitem__, session, tmp_path)
@@ -117,7 +117,7 @@ ONE_EXTENT = {"id", "task", "type", "aggregation", "engine"}
 
 
 WHOLE = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: whole}
 spec:

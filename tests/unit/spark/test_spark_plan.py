@@ -24,7 +24,7 @@ from onyx.spark.compiler.plan import (
 from onyx.spark_query.chain import PARTITIONS, buckets_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-HEAD = """apiVersion: onyx.dev/v1alpha1
+HEAD = """apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: shop}
 spec:

@@ -206,7 +206,7 @@ def table() -> dict[str, tuple[str, str]]:
 
 def refused(spec: Spec) -> list[str]:
     """The keys that engine spark refuses; peers take the job."""
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "job"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "job"}}
     parse_manifest(json.dumps({**head, "spec": spec}).encode())
     try:
         compile_job(parse_manifest(json.dumps({**head, "spec": {**spec, "engine": "spark"}})))

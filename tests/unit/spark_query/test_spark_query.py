@@ -82,7 +82,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def job(spec: str, name: str = "shop") -> Job:
-    head = f"apiVersion: onyx.dev/v1alpha1\nkind: OnyxJob\nmetadata: {{name: {name}}}\nspec:\n"
+    head = f"apiVersion: onyx.dev/v1beta1\nkind: OnyxJob\nmetadata: {{name: {name}}}\nspec:\n"
     return parse_manifest((head + spec).encode())
 
 

@@ -46,7 +46,7 @@ def spec(read: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
 
 
 def job(read: dict[str, Any], task: dict[str, Any]) -> Job:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "tracked"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "tracked"}}
     made = {**head, "spec": {"engine": "spark", **spec(read, task)}}
     return parse_manifest(json.dumps(made).encode())
 

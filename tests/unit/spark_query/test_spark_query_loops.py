@@ -69,7 +69,7 @@ def job(read: dict[str, Any], form: str = "dicts", laps_max: int = 500) -> Job:
             {"from": ["tail"], "to": ["by"], "predicate": ["==", "n", 1]},
         ],
     }  # fmt: skip
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "round"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "round"}}
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 

@@ -107,7 +107,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def job(spec: str, segments: Segments = NUMBERS) -> Job:
-    head = "apiVersion: onyx.dev/v1alpha1\nkind: OnyxJob\nmetadata: {name: numbers}\nspec:"
+    head = "apiVersion: onyx.dev/v1beta1\nkind: OnyxJob\nmetadata: {name: numbers}\nspec:"
     return parse_manifest((head + spec.replace("NUMBERS", json.dumps(segments))).encode())
 
 

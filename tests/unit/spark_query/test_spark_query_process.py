@@ -79,7 +79,7 @@ def request_for(folder: Path, fn: str, output: str = "files") -> QueryRequest:
     options = {"path": "out", "format": "jsonl"} if output == "files" else {}
     return QueryRequest(
         manifest={
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "hello"},
             "spec": {

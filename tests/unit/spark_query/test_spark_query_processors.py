@@ -80,7 +80,7 @@ def job(work: dict[str, Any], inputs: list[dict[str, Any]]) -> Job:
 
 
 def parsed(spec: dict[str, Any]) -> Job:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "worked"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "worked"}}
     return parse_manifest(json.dumps({**head, "spec": {"engine": "spark", **spec}}).encode())
 
 

@@ -43,7 +43,7 @@ def output(name: str = "out") -> dict[str, Any]:
 
 
 def job(workflow: list[list[str]], *catalog: dict[str, Any]) -> Job:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "paid"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "paid"}}
     spec = {"guarantee": "exactly-once", "workflow": workflow, "catalog": list(catalog)}
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 

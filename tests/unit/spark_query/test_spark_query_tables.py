@@ -30,7 +30,7 @@ def named(users, segment):
     return {**segment, "newest": None if row is None else row["name"]}
 """
 JOB = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: shop}
 spec:
@@ -47,7 +47,7 @@ spec:
 
 BUCKETS = 4
 PARTS = """
-apiVersion: onyx.dev/v1alpha1
+apiVersion: onyx.dev/v1beta1
 kind: OnyxJob
 metadata: {name: parts}
 spec:

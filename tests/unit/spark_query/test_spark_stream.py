@@ -83,7 +83,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def job(spec: str = SPEC) -> Job:
-    head = "apiVersion: onyx.dev/v1alpha1\nkind: OnyxJob\nmetadata: {name: ticks}\nspec:\n"
+    head = "apiVersion: onyx.dev/v1beta1\nkind: OnyxJob\nmetadata: {name: ticks}\nspec:\n"
     return parse_manifest((head + spec).encode())
 
 

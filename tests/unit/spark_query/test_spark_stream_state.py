@@ -114,7 +114,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def parsed(spec: dict[str, Any]) -> Job:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "sums"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "sums"}}
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 

@@ -63,7 +63,7 @@ WATERMARK = {"type": "watermark", "refinement": "discarding"}
 
 
 def worker(folder: Path, spec: Any) -> Worker:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "sums"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "sums"}}
     job = parse_manifest(json.dumps({**head, "spec": spec}).encode())
     return Worker(job, folder, (INPUTS, FUNCTIONS))
 

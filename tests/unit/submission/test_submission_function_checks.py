@@ -47,7 +47,7 @@ def problems(work: dict[str, Any] | None = None, **spec: Any) -> list[str]:
     """Of a job with one task, to which keys are added."""
     task = {"name": "work", "type": "function", "fn": "arities:one"} | (work or {})
     mapping = {
-        "apiVersion": "onyx.dev/v1alpha1",
+        "apiVersion": "onyx.dev/v1beta1",
         "kind": "OnyxJob",
         "metadata": {"name": "j"},
         "spec": {

@@ -20,7 +20,7 @@ WRITE: dict[str, Any] = {"plugin": "blackhole"}
 def job(read: dict[str, Any] = READ, write: dict[str, Any] = WRITE) -> Job:
     return parse_mapping(
         {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "j"},
             "spec": {
@@ -244,7 +244,7 @@ def test_where_spark_is_to_run_a_job_is_checked_with_its_key(spark: Spark, path:
 def job_with_a_stage(engine: str = "peers", **options: Any) -> Job:
     return parse_mapping(
         {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "j"},
             "spec": {

@@ -23,7 +23,7 @@ def pods(**spec: Any) -> SparkPods | None:
     return spark_pods(
         parse_cluster(
             {
-                "apiVersion": "onyx.dev/v1alpha1",
+                "apiVersion": "onyx.dev/v1beta1",
                 "kind": "OnyxCluster",
                 "metadata": {"name": "fleet"},
                 "spec": given,
@@ -38,7 +38,7 @@ def job(*catalog: dict[str, Any], **spec: Any) -> Job:
     workflow = [list(edge) for edge in itertools.pairwise(names)]
     return parse_mapping(
         {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "sums"},
             "spec": {

@@ -43,7 +43,7 @@ def job(name: str, plugin: str = "generator") -> Job:
         ],
         "metadata": {"jobId": name},
     }
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     return parse_mapping({**head, "spec": spec})
 
 

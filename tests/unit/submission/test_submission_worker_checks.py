@@ -192,7 +192,7 @@ def job(name: str, stage: int = 1) -> Job:
         ],
         "metadata": {"jobId": name},
     }
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     return parse_mapping({**head, "spec": spec})
 
 

@@ -459,7 +459,7 @@ def test_many_frontiers_go_in_several_items() -> None:
 
 
 def parse_job(job: dict[str, Any]) -> Job:
-    kind = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "job"}}
+    kind = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "job"}}
     return parse_mapping({**kind, "spec": job})
 
 

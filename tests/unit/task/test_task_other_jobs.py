@@ -35,7 +35,7 @@ def services_of(*ends: dict[str, Any], take: dict[str, Any] = TAKE, **more: Any)
         "catalog": [take, *ends],
         **more,
     }
-    header = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "orders"}}
+    header = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "orders"}}
     client.submit(parse_mapping({**header, "spec": spec}))
     found = SimpleNamespace(replica=client.replica, log=client.log, settings=Settings())
     return cast("Services", found)

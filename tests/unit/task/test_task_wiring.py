@@ -35,7 +35,7 @@ def job(scheduler: str, **parse: Any) -> Job:
     ]
     return parse_mapping(
         {
-            "apiVersion": "onyx.dev/v1alpha1",
+            "apiVersion": "onyx.dev/v1beta1",
             "kind": "OnyxJob",
             "metadata": {"name": "j"},
             "spec": {

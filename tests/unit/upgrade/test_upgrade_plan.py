@@ -42,7 +42,7 @@ OLD: Spec = {
 
 
 def job(spec: Spec) -> Job:
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     return parse_mapping({**head, "spec": spec})
 
 

@@ -12,7 +12,7 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.upgrade.plan import compare
 from onyx.upgrade.translation import Translation
 
-HEAD = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+HEAD = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
 READ = {"type": "input", "plugin": "sequence", "options": {"segments": []}}
 EDGES = [["a", "sums"], ["b", "sums"], ["sums", "write"]]
 

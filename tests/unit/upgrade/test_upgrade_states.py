@@ -37,7 +37,7 @@ def job(task: dict[str, Any], upgrade: dict[str, Any] | None = None) -> Job:
         spec["flowConditions"] = [back]
     if upgrade is not None:
         spec["upgrade"] = {"from": "old", **upgrade}
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     return parse_mapping({**head, "spec": spec})
 
 
@@ -108,7 +108,7 @@ def test_a_task_with_windows_has_no_use_for_state_of_the_same_task() -> None:
     for key in ("state", "onTimer", "stateTtl"):
         del spec["catalog"][1][key]
     window = {"id": "w", "task": "track", "type": "global", "aggregation": "count"}
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     old = parse_mapping({**head, "spec": {**spec, "windows": [window]}})
     assert new.upgrade is not None
     (problem,) = compare(old, new, new.upgrade).problems
@@ -154,7 +154,7 @@ def joining(join: dict[str, Any], upgrade: dict[str, Any] | None = None) -> Job:
     spec["catalog"][2].update(join)
     if upgrade is not None:
         spec["upgrade"] = {"from": "old", **upgrade}
-    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    head = {"apiVersion": "onyx.dev/v1beta1", "kind": "OnyxJob", "metadata": {"name": "j"}}
     return parse_mapping({**head, "spec": spec})
 
 
