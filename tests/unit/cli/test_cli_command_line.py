@@ -146,8 +146,13 @@ def test_a_page_of_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run("paint", paint, ["--help"])
     assert ended.value.code == 0
-    # Each version of Python lays out its columns otherwise.
-    assert capsys.readouterr().out.split() == PAGE.split()
+    assert _words(capsys.readouterr().out) == _words(PAGE)
+
+
+def _words(page: str) -> list[str]:
+    """Each version of Python lays out its columns otherwise, and 3.13 joins the names of an
+    option."""
+    return page.replace("--colour red|blue, -c", "--colour, -c").split()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
