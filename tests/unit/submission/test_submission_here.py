@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -124,10 +125,26 @@ def test_a_file_beside_the_job_is_pointed_at(settings: Settings, tmp_path: Path)
     assert f"go to {elsewhere}" in problem.hint
 
 
-def test_an_output_where_a_file_is_needs_a_folder(settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("")
-    (problem,) = why_not_here(job(), settings)
-    assert "is a file" in problem.message
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("file", "is file, which is a file"),
+        ("file/below", "is file/below, and {here}/file is a file"),
+        ("locked", "is locked, which is not writable"),
+        ("locked/a/b", "is locked/a/b, and {here}/locked is not writable"),
+    ],
+)
+def test_an_output_needs_a_folder_that_may_be_written(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, what: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "locked").mkdir()
+    may = os.access  # to root all is writable
+    locked = lambda at, mode: may(at, mode) and not str(at).endswith("locked")  # noqa: E731
+    monkeypatch.setattr(os, "access", locked)
+    (problem,) = why_not_here(job(write=OUT.replace("path: out", f"path: {path}")), settings)
+    assert problem.message == what.format(here=tmp_path)
+    assert problem.hint
 
 
 def test_a_run_refuses_to_write_beside_another_one(settings: Settings, tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ class Places:
         self._files = InputFiles()
 
     def wrong(self) -> list[Problem]:
-        """Paths of inputs and tables that match no file, and of outputs that are no folder."""
+        """Paths of inputs and tables that match no file, and of outputs where nothing can be
+        written."""
         return [
             Problem(_key(index), what, hint)
             for index, entry in enumerate(self._job.catalog)
@@ -195,8 +196,8 @@ class Places:
             yield f"is refused: {why}", ""
         elif entry.type != "output" and entry.plugin == FILES and self._is_seen(path):
             yield from self._unmatched(path, there)
-        elif entry.type == "output" and not is_remote(path) and os.path.isfile(there):
-            yield f"is {path}, which is a file", "name a folder: parts are written in it"
+        elif entry.type == "output" and not is_remote(path):
+            yield from _unwritable(path, there)
 
     def _is_seen(self, path: str) -> bool:
         """Whether it may be looked at from here."""
@@ -266,6 +267,20 @@ class Places:
                 )
         for each in occupied:
             each.clear()
+
+
+def _unwritable(path: str, there: str) -> Iterator[tuple[str, str]]:
+    """Why no folder can be made there, or no part in it: a worker would try for ever."""
+    places = (Path(there), *Path(there).parents)
+    found = next((each for each in places if os.path.exists(each)), None)
+    if found is None:
+        return
+    which = "which" if found == Path(there) else f"and {found}"
+    if not found.is_dir():
+        yield f"is {path}, {which} is a file", "name a folder: parts are written in it"
+    elif not os.access(found, os.W_OK | os.X_OK):
+        hint = "name another folder, or give the user of this process the right to write there"
+        yield f"is {path}, {which} is not writable", hint
 
 
 def _real(path: str) -> str:
