@@ -14,6 +14,9 @@ from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.builder import Job, blackhole, sequence
+from onyx.cli.commands.append import append
+from onyx.cli.options import LogPlace
+from onyx.client.appending import addresses_of
 from onyx.model.job import Job as Manifest
 from onyx.testing import TestEnv, with_test_env
 
@@ -81,25 +84,51 @@ def test_a_class_for_metrics_is_given_what_it_asks_for(guide: dict[str, Any]) ->
     assert metrics.noted
 
 
-def test_the_job_of_the_readme_writes_what_the_page_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def section(title: str) -> str:
+    """A section of the README."""
+    return (ROOT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def shown(text: str) -> list[str]:
+    """The indented blocks of a text, outside of its fences."""
+    outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    blocks = re.findall(r"((?:^    .*\n)+)", outside, re.MULTILINE)
+    return [textwrap.dedent(each) for each in blocks]
+
+
+def test_the_jobs_of_the_readme_do_what_the_page_shows_one_after_the_other_in_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (ROOT / "README.md").read_text().split("## A job of your own")[1].split("\n## ")[0]
-    for language, name in (("python", "ages.py"), ("yaml", "ages.yaml")):
-        (block,) = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
-        (tmp_path / name).write_text(block)
-    indented = re.findall(r"((?:^    .*\n)+)", page, re.MULTILINE)
-    people, rows = (textwrap.dedent(block) for block in (indented[1], indented[-1]))
+    own, asked = section("A job of your own"), section("A request and its answer")
+    for page, name in ((own, "ages"), (asked, "asked")):
+        for language, suffix in (("python", "py"), ("yaml", "yaml")):
+            (block,) = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+            (tmp_path / f"{name}.{suffix}").write_text(block)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    _, people, rows = shown(own)
     (tmp_path / "people.csv").write_text(people)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "ages", raising=False)
-    job = api.parse_manifest((tmp_path / "ages.yaml").read_text(), "ages.yaml")
-    with with_test_env(3, modules=["ages"]) as env:
-        assert env.run(job).state == "completed"
+    with with_test_env(3, modules=["ages", "asked"]) as env:
+        assert env.run(manifest_of("ages")).state == "completed"
+        job = env.submit(manifest_of("asked"))
+        (segment,) = re.findall(r"--segment '(.*?)'", asked)
+        workers, place = (
+            addresses_of(env.client.replica()),
+            LogPlace(tenancy=env.settings.tenancy_id),
+        )
+        append("asked", "in", segment=segment, worker=workers, place=place)
+        env.client.drain(job)
+        assert env.client.wait(job, WAIT_S)
     written = [each.read_text() for each in (tmp_path / "out").iterdir() if each.is_file()]
     assert sorted("".join(written).splitlines()) == sorted(rows.splitlines())
-    monkeypatch.delitem(sys.modules, "ages")
+    assert shown(asked) == [capsys.readouterr().out]
+    for name in ("ages", "asked"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def manifest_of(name: str) -> Manifest:
+    return api.parse_manifest(Path(f"{name}.yaml").read_text(), f"{name}.yaml")
 
 
 def test_the_test_of_the_page_about_debugging_passes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The first job of the README is the same in both of its forms."""
+"""The first job of the README is the same in both of its forms, and the README is short."""
 
 from __future__ import annotations
 
@@ -33,3 +33,9 @@ def test_the_first_job_is_the_same_in_yaml_and_in_python(
     name = "ages.yaml"
     assert job.build() == Job.from_yaml(manifest, name).build() == parse_manifest(manifest, name)
     monkeypatch.delitem(sys.modules, "ages")
+
+
+def test_the_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    assert len(text.split()) <= 900
