@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onyx.model.job import CatalogEntry, Job
+from onyx.model.job import CatalogEntry, Job, LookupJoin
 from onyx.reports.outcomes import TaskTotals, all_failed, made_nothing, remarks
 
 JOB = Job(
@@ -120,7 +120,10 @@ def test_a_job_with_all_in_dead_letters_has_no_result(
     [
         (
             TaskTotals(2),
-            ["f took 2 segments and made none: what m:f returns goes on, and None is nothing"],
+            [
+                "f took 2 segments and made none: what m:f returns goes on, and None is nothing; "
+                "did f forget its return?"
+            ],
         ),
         (TaskTotals(2, 1), []),
         (TaskTotals(2, dead_letters=2), []),
@@ -132,3 +135,40 @@ def test_a_job_with_all_in_dead_letters_has_no_result(
 )
 def test_a_function_that_makes_nothing_of_anything_is_named(f: TaskTotals, said: list[str]) -> None:
     assert made_nothing(SORTED, {"read": TaskTotals(2), "f": f}) == said
+
+
+JOINS = Job(
+    "j",
+    (("read", "named"), ("named", "paid"), ("other", "paid"), ("paid", "out")),
+    (
+        CatalogEntry("named", "function", join=LookupJoin("id", "customers")),
+        CatalogEntry("paid", "join"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("named", "paid", "said"),
+    [
+        (
+            TaskTotals(2000, 2000, without_row=2000),
+            TaskTotals(2000, 1),
+            ["2,000 of 2,000 segments of named found no row in customers"],
+        ),
+        (TaskTotals(2000, 2000, without_row=1999), TaskTotals(2000, 1), []),
+        (TaskTotals(2, 2), TaskTotals(100), ["paid joined none of its 100 segments"]),
+        (TaskTotals(2, 2), TaskTotals(100, errors=1), []),
+        (TaskTotals(), TaskTotals(), []),
+    ],
+    ids=["no row", "a row", "no pair", "errors", "no segments"],
+)
+def test_a_join_that_finds_nothing_for_anything_is_named(
+    named: TaskTotals, paid: TaskTotals, said: list[str]
+) -> None:
+    totals = {"named": named, "paid": paid}
+    assert remarks(JOINS, totals) + made_nothing(JOINS, totals) == said
+
+
+def test_only_that_all_are_without_a_row_is_worth_a_report() -> None:
+    assert not TaskTotals(9, without_row=8).remarkable
+    assert TaskTotals(9, without_row=9).remarkable

@@ -111,14 +111,16 @@ def test_what_did_not_go_on_is_what_was_committed_however_often_the_query_ran(
 ) -> None:
     bench = a_job(tmp_path)
     reply = staged(tmp_path, bench, ["part-0.jsonl"])
-    failed = TaskCounts(3, 2, failed=1, first_failed="ValueError: no")
+    failed = TaskCounts(3, 2, failed=1, first_failed="ValueError: no", without_row=3)
     begun(bench).answer = msgspec.structs.replace(reply, tasks={**reply.tasks, "greet": failed})
     assert outcomes(bench.log, bench.replica(), bench.job, bench.id) == ()
 
     bench.settle()
 
-    (line,) = outcomes(bench.log, bench.replica(), bench.job, bench.id)
-    assert line == "1 of 3 segments of greet went to dead letters; first error: ValueError: no"
+    assert outcomes(bench.log, bench.replica(), bench.job, bench.id) == (
+        "1 of 3 segments of greet went to dead letters; first error: ValueError: no",
+        "3 of 3 segments of greet found no row",
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.reports.outcomes import NOTHING, TaskTotals
 from onyx.telemetry import kept_counts
-from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED, WATERMARK
+from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED, WATERMARK, WITHOUT_ROW
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.kept_counts import SIZE, KeptCounts, summed
 
@@ -28,6 +28,7 @@ def work(counts: KeptCounts, segments: int) -> TaskMetrics:
     metrics.batch(segments, segments - 1)
     metrics.add(DEAD_LETTERS)
     metrics.note(DEAD_LETTERS, lambda: f"error of {segments}")
+    metrics.add(WITHOUT_ROW, 2)
     metrics.set(WATERMARK, 7.0)  # is not kept
     return metrics
 
@@ -38,7 +39,9 @@ def test_the_next_process_goes_on_with_what_a_dead_one_had_counted(memory: mmap.
 
     total = KeptCounts(memory, 0).totals([KEY, OTHER])
 
-    assert total[KEY] == TaskTotals(15, 13, dead_letters=2, first_dead_letter="error of 10")
+    assert total[KEY] == TaskTotals(
+        15, 13, dead_letters=2, without_row=4, first_dead_letter="error of 10"
+    )
     assert total[OTHER] == NOTHING
 
 

@@ -27,7 +27,7 @@ from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.plan import render
 from onyx.submission.here import not_here, why_not_here
 from onyx.submission.job_checks import wrong_options, wrong_sql
-from onyx.submission.key_types import unlike_keys
+from onyx.submission.key_types import keys_in_vain
 from onyx.user_code.resolve import is_importing
 
 P = ParamSpec("P")
@@ -89,7 +89,7 @@ class Runnable(ABC):
         import_from(Path())
         absent = missing(job, settings().modules)
         _refuse(wrong_here(job, settings(modules=modules_here(job)), absent))
-        unlike = unlike_keys(job, settings(), runs=False)
+        unlike = keys_in_vain(job, settings(), runs=False)
         return [*absent, *not_here(job, settings()), *unlike, *self._notices(job)]
 
     @_plain
@@ -133,7 +133,7 @@ class Runnable(ABC):
         found = of_its_author(settings_for(job, None))
         _refuse(wrong_here(job, found))
         _refuse(why_not_here(job, found, replaces=replace))
-        warn([*unlike_keys(job, found), *self._notices(job)])
+        warn([*keys_in_vain(job, found), *self._notices(job)])
         dealt = peers_of_processes(job, peers, processes)
         with interrupted_by_sigterm():
             status, _ = run_here(job, found, dealt, timeout_s=timeout_s)

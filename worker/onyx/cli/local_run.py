@@ -36,7 +36,7 @@ from onyx.processes.surroundings import configure_logs, import_from, is_set, set
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 from onyx.submission.here import why_not_here
-from onyx.submission.key_types import unlike_keys
+from onyx.submission.key_types import keys_in_vain
 from onyx.telemetry.logs import follow_settings
 from onyx.user_code.breakpoints import lending
 
@@ -84,7 +84,7 @@ def refuse_here(job: Job, found: Settings, file: Path, replaces: bool, resumes: 
             those of another run.
     """
     refuse(why_not_here(job, found, file, replaces, resumes), file)
-    warn(located(unlike_keys(job, found), read_file(file), str(file)))
+    warn(located(keys_in_vain(job, found), read_file(file), str(file)))
 
 
 def _beside(found: Settings, *folders: Path) -> Settings:

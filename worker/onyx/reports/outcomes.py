@@ -41,6 +41,8 @@ class TaskTotals(msgspec.Struct, frozen=True):
     heard."""
     taken_over: int = 0
     """Segments of an input that an owner of the partition before this one may have sent already."""
+    without_row: int = 0
+    """Segments for which a join has found nothing."""
     first_dead_letter: str = ""
     """The error of the first."""
     first_unmatched: str = ""
@@ -63,7 +65,14 @@ class TaskTotals(msgspec.Struct, frozen=True):
     @property
     def said(self) -> tuple[int, ...]:
         """What is said of them; segments that go on change all the time."""
-        return (self.dead_letters, self.unmatched, self.late, self.answered, self.repeated)
+        counts = (self.dead_letters, self.unmatched, self.late, self.answered)
+        return (*counts, self.repeated, self.finds_nothing)
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether a join has found nothing for any segment. That some have no row is usual, and
+        said of none; a key that is misspelled shows nowhere else."""
+        return 0 < self.segments_in <= self.without_row
 
     @property
     def repeated(self) -> bool:
@@ -82,6 +91,7 @@ class TaskTotals(msgspec.Struct, frozen=True):
             self.late + sign * other.late,
             self.answered + sign * other.answered,
             self.taken_over + sign * other.taken_over,
+            self.without_row + sign * other.without_row,
             self.first_dead_letter or other.first_dead_letter,
             self.first_unmatched or other.first_unmatched,
             self.first_answered or other.first_answered,
@@ -133,17 +143,21 @@ def all_failed(job: Job, totals: Mapping[str, TaskTotals]) -> list[str]:
 
 def made_nothing(job: Job, totals: Mapping[str, TaskTotals]) -> list[str]:
     """A line for each function that made nothing of any segment, though none has failed: a
-    `return` that is missing shows nowhere else. What waits in state or windows is not meant."""
+    `return` that is missing shows nowhere else; and for each join of streams. What waits in state
+    or windows is not meant."""
     parents = {parent for parent, _ in job.workflow}
     keeping = {window.task for window in job.windows}
     lines = []
     for entry in job.catalog:
         its = totals.get(entry.name, NOTHING)
-        calls = entry.type == "function" and entry.fn is not None and entry.state is None
+        fn = entry.fn if entry.type == "function" and entry.state is None else None
         went = its.segments_out or its.errors or its.remarkable
-        if calls and its.segments_in and not went and entry.name in parents - keeping:
+        if fn is not None and its.segments_in and not went and entry.name in parents - keeping:
             took = f"{entry.name} took {segments_in_words(its.segments_in)} and made none"
-            lines.append(f"{took}: what {entry.fn} returns goes on, and None is nothing")
+            goes_on = f"what {fn} returns goes on, and None is nothing"
+            lines.append(f"{took}: {goes_on}; did {fn.partition(':')[2]} forget its return?")
+        if entry.type == "join" and its.segments_in and not went:
+            lines.append(f"{entry.name} joined none of its {segments_in_words(its.segments_in)}")
     return lines
 
 
@@ -160,6 +174,10 @@ def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
         first = f"; {its.first_unmatched}" if its.first_unmatched else ""
         count = _of(its.unmatched, its.segments_in)
         yield f"{count} of {task} matched no flow condition and went nowhere{first}"
+    if its.finds_nothing:
+        join = job.entry(task).join
+        where = f" in {join.table or join.state}" if join is not None else ""
+        yield f"{_of(its.without_row, its.segments_in)} of {task} found no row{where}"
     if its.late:
         to = ", ".join(sorted(job.late_children(task)))
         nowhere = "met nothing" if job.entry(task).type == "join" else "counted in no window"

@@ -6,17 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from onyx.spark.driver.request import TaskCounts
-from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED, Metric
+from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED, WITHOUT_ROW, Metric
 from onyx.telemetry.interface import TaskMetrics
 
 
 class Tally(TaskMetrics):
-    """Counts segments that do not go on; the rest of what a task reports is for peers."""
+    """Counts segments that do not go on, or find nothing; the rest is for peers."""
 
     __slots__ = ("counts", "notes")
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys((DEAD_LETTERS, UNMATCHED, LATE_SEGMENTS), 0)
+        counted = (DEAD_LETTERS, UNMATCHED, LATE_SEGMENTS, WITHOUT_ROW)
+        self.counts = dict.fromkeys(counted, 0)
         self.notes: dict[Metric, str] = {}
 
     def add(self, metric: Metric, amount: float = 1) -> None:
@@ -58,6 +59,7 @@ class Counting:
             counts[LATE_SEGMENTS],
             notes.get(DEAD_LETTERS, ""),
             notes.get(UNMATCHED, ""),
+            counts[WITHOUT_ROW],
         )
 
 

@@ -1,9 +1,11 @@
-"""Keys that are text on one side and numbers on the other, of which none ever equals another.
+"""Keys by which nothing is found: those that no segment has, and those that are text on one side
+and numbers on the other, of which none ever equals another.
 
-A join that finds nothing looks like data without partners: CSV gives text unless `types` says
-otherwise, and JSON has numbers. So before a run is looked at the first records of files, at footers
-of Parquet, at options and schemas, as far as a key is what an input or a table has read. Nothing is
-known behind a function. What a file begins with need not go on so, hence these are warnings.
+A join that finds nothing looks like data without partners: a key is misspelled; or CSV gives text
+unless `types` says otherwise, and JSON has numbers. So before a run is looked at the first records
+of files, at footers of Parquet, at options and schemas, as far as a key is what an input or a table
+has read. Nothing is known behind a function. What a file begins with need not go on so, hence these
+are warnings.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from onyx.base.structs import UNREADABLE
 from onyx.errors import OnyxError, Problem
 from onyx.model.column_types import parse_type
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.report import at
+from onyx.model.report import at, listed, nearest, show
 from onyx.model.workflow import parents
 from onyx.plugins.files.options import COMPRESSED, FilesInputOptions, format_by_name
 from onyx.plugins.options import check_options, own_options
@@ -30,7 +32,10 @@ from onyx.submission.here import FILES, Places
 HEAD_BYTES_MAX = 262_144
 LINES_MAX = 100
 """What is read of a file."""
+NAMES_SHOWN_MAX = 8
 Kind = Literal["text", "a number"]
+Names = Mapping[str, Kind | None]
+"""The keys of segments, and of what kind their values are, if that is known."""
 
 _OF_CSV: Mapping[str, Kind] = {"str": "text", "int": "a number", "float": "a number"}
 
@@ -48,15 +53,49 @@ class _KeySide(msgspec.Struct, frozen=True):
     """What has read it."""
 
 
-def unlike_keys(job: Job, settings: Settings, runs: bool = True) -> list[Problem]:
-    """Keys of joins, of tables and of groups that are text here and a number there.
+def keys_in_vain(job: Job, settings: Settings, runs: bool = True) -> list[Problem]:
+    """Keys of joins, of tables, of groups and of windows that segments do not have, or that are
+    text here and a number there.
 
     Args:
         job: that is to run.
         settings: of its workers.
         runs: whether it is going to run here; else object stores are not asked.
     """
-    return [*_found(_KeySources(job, settings, runs))]
+    sources = _KeySources(job, settings, runs)
+    return [*_absent(sources), *_found(sources)]
+
+
+def _absent(sources: _KeySources) -> Iterator[Problem]:
+    for path, task, keys, names in _asked_for(sources):
+        for key in keys:
+            if names is not None and key not in names:
+                first = [show(each)[1:-1] for each in list(names)[:NAMES_SHOWN_MAX]]
+                what = f"is {show(key)}, which the first segments of {task} do not have"
+                hint = nearest(key, names) or f"they have {listed(first)}"
+                yield Problem(path, what, hint)
+
+
+def _asked_for(
+    sources: _KeySources,
+) -> Iterator[tuple[str, str, tuple[str, ...], Names | None]]:
+    """Where the job names keys, whose segments are to have them, and what these have."""
+    job, above = sources.job, parents(sources.job.workflow)
+    for index, entry in enumerate(job.catalog):
+        path = at("spec.catalog", index)
+        for name, side in zip(("left", "right"), entry.sides, strict=False):
+            yield at(at(path, name), "key"), side.task, side.keys, sources.names(side.task)
+        if entry.type == "table":
+            yield at(path, "key"), entry.name, _many(entry.key), sources.names(entry.name)
+        for task in above.get(entry.name, ()):
+            names = None if entry.name in sources.gets_others else sources.names(task)
+            if entry.join is not None:
+                yield at(at(path, "join"), "key"), task, entry.join.keys, names
+            yield at(path, "groupByKey"), task, _many(entry.group_by_key), names
+    for index, window in enumerate(job.windows):
+        path, names = at("spec.windows", index), sources.within(window.task)
+        yield at(path, "windowKey"), window.task, _many(window.window_key), names
+        yield at(path, "sessionKey"), window.task, _many(window.session_key), names
 
 
 def _found(sources: _KeySources) -> Iterator[Problem]:
@@ -124,13 +163,18 @@ class _KeySources:
         self._places = Places(job, settings, runs=runs)
         self._parents = parents(job.workflow)
         self._files = InputFiles()
+        self.gets_others = _not_as_sent(job)
+        """Tasks that get something else than what their parents have made."""
+        self._windowed = {window.task for window in job.windows}
+        self._names: dict[str, Names | None] = {}
+        self._heads: dict[str, Names | None] = {}
 
     def of(self, sides: Sequence[tuple[str, str]]) -> list[_KeySide]:
         """These keys of these tasks, as far as their kinds are known."""
         found = list[_KeySide]()
         for task, key in sides:
             for source in self._origins(self.job.entry(task)):
-                kind = self._kind(source, key)
+                kind = (self.head(source) or {}).get(key)
                 if kind is not None:
                     found.append(_KeySide(task, key, kind, source))
         return found
@@ -143,45 +187,114 @@ class _KeySources:
             for each in self._parents.get(entry.name, ()):
                 yield from self._origins(self.job.entry(each))
 
-    def _kind(self, entry: CatalogEntry, key: str) -> Kind | None:
-        if entry.schema is not None:
-            return _of_type(entry.schema.get(key))
-        if entry.plugin == "sequence":
-            return _of_rows(entry.options.get("segments"), key)
-        options = _options(entry)
-        if options is None:
+    def names(self, task: str) -> Names | None:
+        """The keys that segments of a task have; None: that is not known."""
+        if task not in self._names:
+            self._names[task] = None  # of a loop nothing is known
+            entry = self.job.entry(task)
+            passes = entry.type == "function" and task not in self._windowed
+            reads = entry.type in ("input", "table") and not self.job.lifecycles
+            its = self.head(entry) if reads else None
+            self._names[task] = self.within(task) if passes else its
+        return self._names[task]
+
+    def within(self, task: str) -> Names | None:
+        """The keys of segments of a task when its windows get them."""
+        entry = self.job.entry(task)
+        if entry.maker is not None or entry.stage is not None or task in self.gets_others:
             return None
+        found = dict[str, Kind | None]()
+        above = (self.names(each) for each in self._parents.get(task, ()))
+        before = [self.head(entry)] if entry.schema is not None else above
+        for names in (*before, self._joined(entry)):
+            if names is None:
+                return None
+            found |= names
+        return found
+
+    def _joined(self, entry: CatalogEntry) -> Names | None:
+        """What segments get by the join of a task."""
+        join = entry.join
+        if join is None:
+            return {}
+        if join.under is not None or join.columns is not None or join.table is None:
+            return dict.fromkeys((join.under,) if join.under is not None else join.columns or ())
+        return self.names(join.table)
+
+    def head(self, entry: CatalogEntry) -> Names | None:
+        """The keys of what an input or a table reads; None: that is not known."""
+        if entry.name not in self._heads:
+            self._heads[entry.name] = self._head(entry) or None
+        return self._heads[entry.name]
+
+    def _head(self, entry: CatalogEntry) -> Names | None:
+        if entry.schema is not None:
+            return {key: _of_type(each) for key, each in entry.schema.items()}
+        if entry.plugin == "sequence":
+            return _of_rows(entry.options.get("segments"))
+        options = _options(entry)
+        return None if options is None else self._read(entry, options)
+
+    def _read(self, entry: CatalogEntry, options: FilesInputOptions) -> Names | None:
         try:
             path = min(self._places.read_by(entry), default="")
             with self._files.open(path, ahead=False) as file:
                 form = None if path.endswith(COMPRESSED) else _format(options)
-                if form == "parquet":
-                    schema = pq.read_schema(file)
-                    return _of_column(schema.field(key).type) if key in schema.names else None
-                head = file.read(HEAD_BYTES_MAX)
+                head = b"" if form == "parquet" else file.read(HEAD_BYTES_MAX)
                 lines = head.splitlines()[: LINES_MAX if len(head) < HEAD_BYTES_MAX else -1]
-                if form == "csv":
-                    return _of_csv(options, path, lines, key)
-                rows = (each for each in lines[:LINES_MAX] if form == "jsonl" and each.strip())
-                return _of_rows([msgspec.json.decode(each) for each in rows], key)
+                if form == "parquet":
+                    names: Names = {
+                        each.name: _of_column(each.type) for each in pq.read_schema(file)
+                    }
+                elif form == "csv":
+                    names = _of_csv(options, path, lines)
+                else:
+                    rows = (each for each in lines[:LINES_MAX] if form == "jsonl" and each.strip())
+                    names = _of_rows([msgspec.json.decode(each) for each in rows])
         except (OnyxError, OSError, csv.Error, *UNREADABLE):
             return None  # that there is none, or a bad one, is said by who reads it
+        return names and {**dict.fromkeys(_given(options, path)), **names}
 
 
-def _of_csv(options: FilesInputOptions, path: str, lines: Sequence[bytes], key: str) -> Kind | None:
-    """The kind of a column, if there is one of this name."""
+def _not_as_sent(job: Job) -> set[str]:
+    """Tasks that get letters, what came late, or what a flow condition has made of errors."""
+    found = {entry.dead_letter for entry in job.catalog if entry.dead_letter is not None}
+    found = found.union(*(job.late_children(entry.name) for entry in job.catalog))
+    for each in job.flow_conditions:
+        makes = each.to if each.thrown_exception or each.post_transform is not None else ()
+        for to in (makes, each.predicate_errors_to or ()):
+            found |= {to} if isinstance(to, str) else {*to}
+    return found
+
+
+def _given(options: FilesInputOptions, path: str) -> Iterator[str]:
+    """Keys that segments get beside what a file has."""
+    yield from (each for each in (options.record_number, options.file_name) if each is not None)
+    yield from (each.partition("=")[0] for each in path.split("/")[:-1] if "=" in each)
+    if options.on_bad_record == "segment":
+        yield from ("_error", "_raw")
+
+
+def _of_csv(options: FilesInputOptions, path: str, lines: Sequence[bytes]) -> Names:
     first = [each.decode("utf-8-sig") for each in lines[:1]]
     names = options.columns or next(csv.reader(first, delimiter=options.delimiter_of(path)), [])
-    return _OF_CSV.get(options.types.get(key, "str")) if key in names else None
+    return {name: _OF_CSV.get(options.types.get(name, "str")) for name in names}
 
 
-def _of_rows(rows: Any, key: str) -> Kind | None:
-    """The kind of the values that rows have there, if all have the same."""
-    each = rows if isinstance(rows, list) else []
-    values = [row[key] for row in each if isinstance(row, dict) and row.get(key) is not None]
-    if values and all(isinstance(value, str) for value in values):
+def _of_rows(rows: Any) -> Names:
+    """The kinds of the values that rows have, of those that are the same in all."""
+    each = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {
+        key: _of_values([row.get(key) for row in each])
+        for key in dict.fromkeys(key for row in each for key in row)
+    }
+
+
+def _of_values(values: Sequence[Any]) -> Kind | None:
+    there = [value for value in values if value is not None]
+    if there and all(isinstance(value, str) for value in there):
         return "text"
-    if values and all(type(value) in (int, float) for value in values):
+    if there and all(type(value) in (int, float) for value in there):
         return "a number"
     return None
 

@@ -31,6 +31,7 @@ from onyx.telemetry.catalog import (
     RETRIES,
     TAKEN_OVER,
     UNMATCHED,
+    WITHOUT_ROW,
     Metric,
 )
 from onyx.telemetry.interface import TaskMetrics
@@ -50,6 +51,7 @@ _COUNTS: Mapping[Metric, str] = {
     LATE_SEGMENTS: "late",
     ANSWERED: "answered",
     TAKEN_OVER: "taken_over",
+    WITHOUT_ROW: "without_row",
 }
 """Cells 2 and following of a row, with their fields of `TaskTotals`; 0 and 1 are segments in and
 out."""

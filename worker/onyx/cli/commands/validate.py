@@ -31,7 +31,7 @@ from onyx.processes import surroundings
 from onyx.processes.surroundings import import_from
 from onyx.replica.needs import peers_needed
 from onyx.submission.here import not_here
-from onyx.submission.key_types import unlike_keys
+from onyx.submission.key_types import keys_in_vain
 
 if TYPE_CHECKING:
     from onyx.model.cluster import Cluster
@@ -111,7 +111,7 @@ def _checked(
     job, warnings = checked_job(file, engine=engine)
     absent = check_those_here(job, file, modules)
     found = surroundings.settings()
-    absent += [*not_here(job, found, file), *unlike_keys(job, found, runs=False)]
+    absent += [*not_here(job, found, file), *keys_in_vain(job, found, runs=False)]
     peers = peers_needed(job)
     tasks, edges, needed = len(job.catalog), len(job.workflow), sum(peers.values())
     asked = "1 peer" if needed == 1 else f"{needed} peers"

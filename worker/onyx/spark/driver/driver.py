@@ -47,7 +47,14 @@ from onyx.state.location import check_shared
 from onyx.state.names import bucket_chunk, bucket_prefix
 from onyx.storage.interface import BlobStore, Location
 from onyx.storage.opening import absolute
-from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, RETRIES, SOURCE_OFFSET, UNMATCHED
+from onyx.telemetry.catalog import (
+    DEAD_LETTERS,
+    LATE_SEGMENTS,
+    RETRIES,
+    SOURCE_OFFSET,
+    UNMATCHED,
+    WITHOUT_ROW,
+)
 from onyx.telemetry.interface import TaskMetrics
 from onyx.telemetry.tallies import BatchTally
 
@@ -429,6 +436,7 @@ class Counts:
             metrics.add(DEAD_LETTERS, max(0, counts.failed - seen.failed))
             metrics.add(UNMATCHED, max(0, counts.unmatched - seen.unmatched))
             metrics.add(LATE_SEGMENTS, max(0, counts.late - seen.late))
+            metrics.add(WITHOUT_ROW, max(0, counts.without_row - seen.without_row))
             for metric, text in (
                 (DEAD_LETTERS, counts.first_failed),
                 (UNMATCHED, counts.first_unmatched),

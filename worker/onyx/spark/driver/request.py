@@ -159,6 +159,8 @@ class TaskCounts(msgspec.Struct, frozen=True):
     """The error of the first."""
     first_unmatched: str = ""
     """What the first lacks, as far as that is known."""
+    without_row: int = 0
+    """The segments for which a join has found nothing."""
 
     @property
     def totals(self) -> TaskTotals:
@@ -169,6 +171,7 @@ class TaskCounts(msgspec.Struct, frozen=True):
             dead_letters=self.failed,
             unmatched=self.unmatched,
             late=self.late,
+            without_row=self.without_row,
             first_dead_letter=self.first_failed,
             first_unmatched=self.first_unmatched,
         )
@@ -183,6 +186,7 @@ class TaskCounts(msgspec.Struct, frozen=True):
             self.late + other.late,
             self.first_failed or other.first_failed,
             self.first_unmatched or other.first_unmatched,
+            self.without_row + other.without_row,
         )
 
 
