@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pdb
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,36 @@ def test_segments_that_pass_are_counted(
     debug("", "fine.jsonl")
     assert capsys.readouterr().out == "task work: 3 segments pass, it makes 6 of them\n"
     assert entered == []
+
+
+def letter(n: int, task: str = "work", types: str = "date /on") -> str:
+    error, segment = {"type": "ValueError"}, {"n": n, "on": "2026-11-30"}
+    about = {"error": error, "job": "j", "task": task, "time": "", "types": types}
+    return json.dumps({**about, "segment": segment}) + "\n"
+
+
+def test_of_dead_letters_the_task_gets_the_segments_of_its_own(
+    entered: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [letter(1), letter(3, "other"), letter(3, types="cut /on"), '{"n": 2}\n', letter(4)]
+    Path("letters.jsonl").write_text("".join(lines))
+    debug("", "letters.jsonl")
+    assert capsys.readouterr().out.splitlines() == [
+        "letters.jsonl has dead letters: task work gets the segments of its own",
+        "          1  left: of task other",
+        "          1  left: the letter does not have all of it: /on is cut",
+        "task work: 3 segments pass, it makes 6 of them",
+    ]
+    Path("letters.jsonl").write_text(letter(3))
+    with pytest.raises(SystemExit):
+        debug("", "letters.jsonl")
+    assert "datetime.date(2026, 11, 30)" in capsys.readouterr().out
+
+
+def test_letters_of_other_tasks_alone_are_no_segments(entered: list[Any]) -> None:
+    Path("letters.jsonl").write_text(letter(3, "other"))
+    with pytest.raises(UserError, match="jsonl has no segment of task work"):
+        debug("", "letters.jsonl")
 
 
 @pytest.mark.parametrize(

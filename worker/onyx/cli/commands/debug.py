@@ -5,6 +5,9 @@ from __future__ import annotations
 import pdb
 import sys
 from bdb import BdbQuit
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +17,9 @@ from onyx.cli.job_file import FileArgument
 from onyx.cli.options import ModulesOption
 from onyx.cli.segment_lines import read_batches
 from onyx.client import failure_text
-from onyx.errors import UserError
+from onyx.errors import SegmentError, UserError
 from onyx.flow.batch import Batch, segment_at
+from onyx.flow.segment import Segment
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import listed
@@ -24,10 +28,13 @@ from onyx.program.failure import Failure
 from onyx.program.phases import Phase
 from onyx.user_code.resolve import Resolver
 
+letters = ModuleOnDemand("onyx.client.redrive.letters")
 alone = ModuleOnDemand("onyx.bundle.alone")
 local_run = ModuleOnDemand("onyx.cli.local_run")
 BATCH_SEGMENTS = 1_000
 """The batch of a task that gives no size."""
+SHOWN_MAX = 20
+"""Reasons to leave letters that people see."""
 
 
 def debug(
@@ -39,8 +46,9 @@ def debug(
     """Run one task of a job over the segments of a file, in this process, and enter the debugger
     where its code raises; a failure that a dead letter or a condition takes care of is one too.
 
-    Nothing is read from an input, written or sent. State begins empty. breakpoint() works in all
-    functions. Ends with 0 when all segments pass, and with 1 at the first that fails.
+    Of a file with dead letters it gets the segments of those that are its own. Nothing is read from
+    an input, written or sent. State begins empty. breakpoint() works in all functions. Ends with 0
+    when all segments pass, and with 1 at the first that fails.
     """
     job, found = local_run.checked(file, modules, None, None)
     entry = _entry(job, task)
@@ -49,13 +57,53 @@ def debug(
         JobId(job.name), job, entry, resolver.resolve, found.fn_params.get(task, ())
     )
     taken = made = 0
-    for segments_of_batch in read_batches(segments, entry.batch_size or BATCH_SEGMENTS):
+    given = _Given(segments, task)
+    for segments_of_batch in given.batches(entry.batch_size or BATCH_SEGMENTS):
         work = BatchWork(Batch(segments_of_batch))
         failure = lone.run(work) or _handled(work)
         if failure is not None:
             _enter(job, task, failure)
         taken, made = taken + len(segments_of_batch), made + work.results
+    for why, count in given.left.most_common(SHOWN_MAX):
+        print(f"  {count:>9,}  left: {why}")
+    if given.left and not taken:
+        raise UserError(f"{segments} has no segment of task {task}")
     print(f"task {task}: {taken:,} segments pass, it makes {made:,} of them")
+
+
+class _Given:
+    """The segments of a file; of dead letters, which somebody has in the first place, those of the
+    task as it had them."""
+
+    def __init__(self, file: Path, task: str) -> None:
+        self._file, self._choice = file, letters.LetterChoice(task)
+        self._has_letters = False
+        self.left = Counter[str]()
+        """Why letters are left, and how many."""
+
+    def batches(self, size: int) -> Iterator[list[Segment]]:
+        """Raises UserError, as `read_batches`."""
+        rows = chain.from_iterable(read_batches(self._file, size))
+        found = (each for row in rows if (each := self._segment(row)) is not None)
+        while segments := list(islice(found, size)):
+            yield segments
+
+    def _segment(self, row: Segment) -> Segment | None:
+        letter = letters.stored(row, str(self._file), 0)
+        if letter is None:
+            return row
+        if not self._has_letters:
+            self._has_letters = True
+            of = f"task {self._choice.task} gets the segments of its own"
+            print(f"{self._file} has dead letters: {of}", flush=True)
+        why = self._choice.why_not(letter.letter)
+        try:
+            if not why:
+                return letter.segment()
+        except SegmentError as error:
+            why = str(error)
+        self.left[why] += 1
+        return None
 
 
 def _entry(job: Job, task: str) -> CatalogEntry:
