@@ -8,17 +8,29 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from pdb import Pdb
 
 import pytest
 
 from onyx.user_code import breakpoints
-from onyx.user_code.breakpoints import FILE, lending, listen_for_breakpoints
+from onyx.user_code.breakpoints import FILE, DebuggerLeft, lending, listen_for_breakpoints
 
 
 @pytest.fixture
-def hook(monkeypatch: pytest.MonkeyPatch) -> None:
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("PYTHONBREAKPOINT", raising=False)
     monkeypatch.setattr(sys, "breakpointhook", sys.__breakpointhook__)
+    make, made = breakpoints._debugger, list[Pdb]()
+
+    def kept(file: Path, terminal: bytes) -> Pdb:
+        made.append(make(file, terminal))
+        return made[-1]
+
+    monkeypatch.setattr(breakpoints, "_debugger", kept)
+    yield
+    for each in made:  # whose files stay open to the end of a process
+        each.stdin.close()
+        each.stdout.close()
 
 
 @pytest.fixture
@@ -96,7 +108,39 @@ def test_the_debugger_reads_from_the_terminal_that_is_lent_and_has_it_meanwhile(
         assert is_free(file)
         breakpoint()
         assert is_free(file)
-    said = os.read(at_terminal, 10_000).decode()
+    typed = b""
+    while typed.count(b"(Pdb) ") < 4:  # a terminal hands on what it has, piece by piece
+        typed += os.read(at_terminal, 10_000)
+    said = typed.decode()
     assert f"'{here}'" in said
     assert said.replace("\r\n", "\n").count("(Pdb) False\n(Pdb) True\n") == 1
     assert not breakpoints.somebody_debugs()
+
+
+@pytest.mark.usefixtures("hook")
+@pytest.mark.parametrize("typed", [b"q\n", b"\x04"])
+def test_who_leaves_the_debugger_ends_the_run_with_the_terminal_in_hand(
+    tmp_path: Path, at_terminal: int, monkeypatch: pytest.MonkeyPatch, typed: bytes
+) -> None:
+    class Ended(BaseException):
+        """The process is."""
+
+    was_free: list[bool] = []
+
+    def stand_still() -> None:
+        was_free.append(is_free(tmp_path / FILE))
+        raise Ended
+
+    monkeypatch.setattr(breakpoints, "stand_still", stand_still)
+    with lending(tmp_path, wanted=True) as loan:
+        assert loan is not None
+        loan.look(lambda: None)
+        fcntl.flock(loan._file, fcntl.LOCK_UN)
+        listen_for_breakpoints(str(tmp_path))
+        os.write(at_terminal, typed)
+        with pytest.raises(Ended):
+            breakpoint()
+            assert not "beyond it"
+        with pytest.raises(DebuggerLeft, match="left the debugger"):
+            loan.look(lambda: None)
+    assert was_free == [False]

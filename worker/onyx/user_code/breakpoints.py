@@ -10,6 +10,11 @@ processes have the terminal in turn.
 Only the thread of the function stands still: its worker stays a member of the cluster, and the
 watch over tasks asks here whether somebody is debugging.
 
+Who leaves the debugger (`q`) wants the job to end. What pdb raises then would be a failure of one
+segment, with a dead letter, and the debugger would come again with the next one. So the thread says
+in the file that it was left, and stands still with the terminal in its hand until its process is
+ended.
+
 Rejected: to run the job in the process of the command: it is another program then, with other
 failures. A debugger that is reached over a socket, as those of editors are: one more command.
 """
@@ -20,22 +25,30 @@ import fcntl
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onyx.errors import OnyxError
+
 if TYPE_CHECKING:
     from pdb import Pdb
 
 logger = logging.getLogger("onyx.peer")
 FILE = "terminal"
-ASKS = b"?"
+ASKS, LEFT = b"?", b"!"
 CHOSEN = "PYTHONBREAKPOINT"
 """The variable with which users choose a debugger of their own."""
 _reading: list[Path] = []
 """The loans of this process that somebody has at this moment; one at most."""
+stand_still: Callable[[], object] = threading.Event().wait
+
+
+class DebuggerLeft(OnyxError):
+    """Somebody has left the debugger of a run."""
 
 
 class TerminalLoan:
@@ -44,17 +57,25 @@ class TerminalLoan:
     def __init__(self, folder: Path, terminal: str) -> None:
         path = folder / FILE
         path.write_text(terminal)
-        self._file, self._bytes = path.open("rb"), path.stat().st_size
+        self._file, self._said = path.open("rb"), b""
+        self._file.seek(0, os.SEEK_END)
         self.is_lent = False
         """Whether debuggers have it in turn, and nothing is to be drawn."""
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def look(self, lend: Callable[[], None]) -> bool:
-        """Whether it is lent; `lend` is called before that is so."""
-        if not self.is_lent and os.fstat(self._file.fileno()).st_size > self._bytes:
+        """Whether it is lent; `lend` is called before that is so.
+
+        Raises:
+            DebuggerLeft: somebody has left a debugger that had it.
+        """
+        self._said += self._file.read()
+        if self._said and not self.is_lent:
             lend()
             self.is_lent = True
             fcntl.flock(self._file, fcntl.LOCK_UN)
+        if LEFT in self._said:
+            raise DebuggerLeft("left the debugger, so the job was ended")
         return self.is_lent
 
 
@@ -87,7 +108,7 @@ def somebody_debugs() -> bool:
 def _enter(file: Path, *_: Any, **__: Any) -> None:
     frame = sys._getframe(1)
     try:
-        terminal = file.read_bytes().rstrip(ASKS)
+        terminal = file.read_bytes().rstrip(ASKS + LEFT)
         with file.open("ab") as asking:
             asking.write(ASKS)
     except FileNotFoundError:
@@ -107,11 +128,15 @@ def _debugger(file: Path, terminal: bytes) -> Pdb:
 
     class BorrowingPdb(Pdb):
         def interaction(self, *args: Any, **kwargs: Any) -> None:
-            with file.open("rb") as held:
+            opened = os.open(file, os.O_WRONLY | os.O_APPEND)
+            with os.fdopen(opened, "wb", buffering=0) as held:
                 fcntl.flock(held, fcntl.LOCK_EX)
                 _reading.append(file)
                 try:
                     super().interaction(*args, **kwargs)
+                    if self.quitting:
+                        held.write(LEFT)
+                        stand_still()
                 finally:
                     _reading.remove(file)
 

@@ -99,7 +99,8 @@ class _Given:
         why = self._choice.why_not(letter.letter)
         try:
             if not why:
-                return letter.segment()
+                segment: Segment = letter.segment()
+                return segment
         except SegmentError as error:
             why = str(error)
         self.left[why] += 1
