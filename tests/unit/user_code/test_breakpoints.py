@@ -127,6 +127,10 @@ def test_who_leaves_the_debugger_ends_the_run_with_the_terminal_in_hand(
 
     was_free: list[bool] = []
 
+    def stop() -> str:
+        breakpoint()
+        return "beyond it"
+
     def stand_still() -> None:
         was_free.append(is_free(tmp_path / FILE))
         raise Ended
@@ -139,8 +143,7 @@ def test_who_leaves_the_debugger_ends_the_run_with_the_terminal_in_hand(
         listen_for_breakpoints(str(tmp_path))
         os.write(at_terminal, typed)
         with pytest.raises(Ended):
-            breakpoint()
-            assert not "beyond it"
+            stop()
         with pytest.raises(DebuggerLeft, match="left the debugger"):
             loan.look(lambda: None)
     assert was_free == [False]
