@@ -210,6 +210,7 @@ def test_an_edit_waits_for_a_job_that_is_carrying_over_state(
 def test_a_busy_job_on_peers_comes_to_rest_before_it_is_one_on_spark(
     api: FakeApi, logs: Logs, operator: Operator
 ) -> None:
+    api.patch("onyxclusters", "onyx", {"spec": {"sparkMemory": "1Gi"}})
     with Workers(logs.log(), tags=("spark",)) as workers:
         workers.restless = True
         first = started(api, upgradePolicy="KeepState", catalog=ENDLESS)

@@ -30,6 +30,7 @@ from onyx.base.seams import SystemClock
 from onyx.cli.commands.append import _appender as command_appender
 from onyx.cli.commands.append import append
 from onyx.cli.commands.state import state
+from onyx.cli.options import TokenPlace
 from onyx.client.appender import Appender, NotTaken, NotYetTaken
 from onyx.client.appending import appender
 from onyx.client.submissions import submission
@@ -508,8 +509,8 @@ def test_a_command_takes_its_token_from_a_file_or_a_variable_and_not_from_an_arg
     monkeypatch.setattr("onyx.cli.commands.state.window_pages", asked)
     monkeypatch.setattr("onyx.cli.commands.append.appender", asked)
     for command in (
-        lambda: state("job", "w", **arguments),  # type: ignore[arg-type]
-        lambda: append("job", **arguments),  # type: ignore[arg-type]
+        lambda: state("job", "w", token=TokenPlace(**arguments)),
+        lambda: append("job", token=TokenPlace(**arguments)),
     ):
         with pytest.raises(UserError, match="asked"):
             command()

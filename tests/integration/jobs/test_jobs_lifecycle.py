@@ -106,13 +106,13 @@ def test_a_suspended_job_that_is_drained_completes_when_it_is_resumed(env: TestE
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_job_that_has_ended_is_left_alone_and_says_so(env: TestEnv, verb: str) -> None:
-    for end in ("completed", "killed"):
+    for end in ("has completed", "was killed or has failed"):
         job, source, _ = start(env)
-        if end == "killed":
+        if end != "has completed":
             env.client.kill(job)
         source.close()
         env.client.wait(job, WAIT_S)
-        with pytest.raises(UserError, match=f"{job} is {end}: only a job that runs can be {verb}"):
+        with pytest.raises(UserError, match=f"{job} {end}: only a job that runs can be {verb}"):
             VERBS[verb](env.settings, job)
 
 

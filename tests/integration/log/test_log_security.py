@@ -112,8 +112,8 @@ def test_a_server_of_another_authority_is_not_spoken_to(
     message = refusal(replace(secure_zookeeper, tls=tls))
     reason = f"not signed by the authority in ONYX_ZOOKEEPER_TLS_CA_FILE={tls.ca_file}"
     assert reason in message
-    (warning,) = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert reason in warning.getMessage()
+    warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert reason in warnings[0].getMessage()
 
 
 def test_a_client_whose_certificate_is_of_another_authority_is_told_so(

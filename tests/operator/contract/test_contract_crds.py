@@ -96,6 +96,9 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "sparkSql is only for type function": edited(JOB, ("catalog.1.sparkSql", "from segments")),
     "combine is only for type reduce": edited(JOB, ("catalog.1.combine", True)),
     "loopTo is only for type function": edited(JOB, ("catalog.1.loopTo", "read")),
+    "firstFailuresMax is only for type input, function, reduce, join": edited(
+        JOB, ("catalog.1.firstFailuresMax", 3)
+    ),
     "lapsMax is only for type function": edited(JOB, ("catalog.1.lapsMax", 3)),
     "state is only for type function": edited(JOB, ("catalog.1.state", {"seen": "value"})),
     "onTimer is only for type function": edited(JOB, ("catalog.1.onTimer", "app:due")),

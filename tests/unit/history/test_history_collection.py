@@ -153,7 +153,9 @@ def test_a_job_that_is_submitted_again_after_its_collection_does_not_run_again()
         assert world.client.submit(manifest(job)).job == job
         assert world.client.wait(job) is completed
     assert not world.client.replica().jobs
-    with pytest.raises(UserError, match="job dead was killed, and has been collected since"):
+    with pytest.raises(
+        UserError, match="job dead was killed or has failed, and has been collected since"
+    ):
         world.client.kill(JobId("dead"))
 
 

@@ -470,7 +470,7 @@ def test_a_worker_that_never_sees_zookeeper_again_gives_up(tmp_path: Path) -> No
     )
     upgrade(Notes(work.location), work.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
-    with pytest.raises(Unavailable, match="ZooKeeper"):
+    with pytest.raises(Unavailable, match="lost sight of the log"):
         run_folder_stage(work, lambda: own, request, SummingRunner(), 60.0)
     assert not work.result.exists()
 

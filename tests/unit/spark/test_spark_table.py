@@ -193,6 +193,7 @@ ROWS: dict[str, list[Spec]] = {
         with_stage(sparkConf={"spark.driver.memory": "1g"}),
     ],
     "lifecycles": [{**JOB, "lifecycles": [{"task": "all", "calls": "m:calls"}]}],
+    "`firstFailuresMax`": [with_function(work={"firstFailuresMax": 9, "deadLetter": "write"})],
     "`upgrade`": [{**endless(JOB), "upgrade": {"from": "old"}}],
 }  # fmt: skip
 
