@@ -27,12 +27,12 @@ def test_the_rules_are_rules() -> None:
 
 
 def test_every_alert_has_a_case() -> None:
-    assert [rule["alert"] for rule in promql.rules()] == list(CASES)
+    assert [rule["alert"] for rule in promql.rules()] == list(dict.fromkeys(map(alert_of, CASES)))
 
 
 def test_an_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
     """In one process for all: each case has its own series."""
-    cases = [case(alert, which) for alert in CASES for which in ("fires", "quiet")]
+    cases = [case(name, which) for name in CASES for which in ("fires", "quiet")]
     file = tmp_path / "test.yaml"
     file.write_text(
         yaml.safe_dump(
@@ -43,18 +43,24 @@ def test_an_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
     promtool("test", "rules", str(file))
 
 
-def case(alert: str, which: str) -> dict[str, Any]:
+def alert_of(name: str) -> str:
+    """The alert of a case: `OnyxJobFallsBehind, in bytes` is another one of the same."""
+    return name.partition(",")[0]
+
+
+def case(name: str, which: str) -> dict[str, Any]:
     """What promtool takes: the series of a case, and whether the alert fires by then."""
+    alert = alert_of(name)
     firing = f'ALERTS{{alertname="{alert}", alertstate="firing"}}'
     expected = [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if which == "fires" else []
     return {
-        "name": f"{alert} {which}",
+        "name": f"{name} {which}",
         "interval": "1m",
-        "input_series": CASES[alert][which],
+        "input_series": CASES[name][which],
         "promql_expr_test": [
             {
                 "expr": f"count by (alertname) ({firing})",
-                "eval_time": CASES[alert]["at"],
+                "eval_time": CASES[name]["at"],
                 "exp_samples": expected,
             }
         ],
