@@ -112,15 +112,19 @@ def keyed_state(page: Page) -> None:
     names = page.run()
     timers: dict[str, int] = {}
     state = SimpleNamespace(
-        key="ada", items={}, pages=[], orders=None, set_timer=timers.__setitem__, clear=MagicMock()
-    )
+        key="ada", items={}, pages=[], orders=None, clear=MagicMock(),
+        set_timer=timers.__setitem__, timer=timers.get,
+    )  # fmt: skip
     for _ in range(2):
-        names["shop"]({"item": "tea", "page": "/", "time": 0}, state)
+        assert not names["shop"]({"item": "tea", "page": "/", "time": 0}, state)
     assert (state.items, state.pages, state.orders) == ({"tea": 2}, ["/", "/"], 2)
     assert timers == {"left": 1_800_000}
     left = names["left"](SimpleNamespace(due_ms=5), state)
     assert left == {"user": "ada", "left": 5, "items": {"tea": 2}}
     state.clear.assert_called_once_with()
+    (late,) = names["shop"]({"item": "cup", "page": "/", "time": 1_800_000}, state)
+    assert late == {"user": "ada", "left": 1_800_000, "items": {"tea": 2}}
+    assert timers == {"left": 3_600_000}
 
     state = SimpleNamespace(
         keys=["a", "b"], groups=pa.array([0, 1, 0]), total=pa.array([None, 10.0], pa.float64())

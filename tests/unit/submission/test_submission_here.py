@@ -19,7 +19,7 @@ from onyx.settings import Settings
 from onyx.spark.session import masters
 from onyx.storage.opening import location_of
 from onyx.submission import here
-from onyx.submission.here import not_here, why_not_here
+from onyx.submission.here import not_here, nothing_since, why_not_here
 
 PLAIN = "{name: read, type: input, plugin: files, options: {path: in.jsonl}}"
 OUT = "{name: write, type: output, plugin: files, options: {path: out}}"
@@ -232,3 +232,35 @@ def test_a_worker_refuses_a_folder_of_others_where_the_job_says_so(
             build_output("files", context)
     else:
         build_output("files", context).close()
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ('"2002-01-01T00:00:00Z"', ["no file was modified since 2002-01-01T00:00:00+00:00"]),
+        ("{timeAgo: 1 hours}", ["no file was modified since "]),
+        ('"2001-01-01T00:00:00Z"', []),
+        ("beginning", []),
+        ("{position: 5}", []),
+    ],
+)
+def test_an_input_whose_files_are_all_older_than_its_beginning_is_warned_of(
+    start: str, said: list[str], settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "older.jsonl").write_text("")
+    for day, name in enumerate(("in.jsonl", "older.jsonl")):
+        at_s = 1_000_000_000 - day * 86_400  # in September 2001
+        os.utime(tmp_path / name, (at_s, at_s))
+    reads = PLAIN.replace("in.jsonl", f"'*.jsonl', startFrom: {start}")
+    found = nothing_since(job(reads), settings)
+    assert [each.path for each in found] == ["spec.catalog[0].options.startFrom" for _ in said]
+    assert all(words in str(each) for words, each in zip(said, found, strict=True))
+    assert [*why_not_here(job(reads), settings), *found] == not_here(job(reads), settings)
+
+
+def test_nothing_is_said_of_files_that_are_not_there_or_in_a_store_that_does_not_answer(
+    settings: Settings,
+) -> None:
+    for path in ("absent/*.jsonl", "s3://nowhere/in.jsonl"):
+        reads = PLAIN.replace("in.jsonl", f'"{path}", startFrom: "2002-01-01T00:00:00Z"')
+        assert not_here(job(reads), settings)[1:] == []

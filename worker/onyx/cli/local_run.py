@@ -35,7 +35,7 @@ from onyx.processes.supervisor import Supervisor, dealt
 from onyx.processes.surroundings import configure_logs, import_from, is_set, settings
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
-from onyx.submission.here import why_not_here
+from onyx.submission.here import nothing_since, why_not_here
 from onyx.submission.key_types import keys_in_vain
 from onyx.telemetry.logs import follow_settings
 from onyx.user_code.breakpoints import lending
@@ -77,14 +77,16 @@ def checked(
 
 
 def refuse_here(job: Job, found: Settings, file: Path, replaces: bool, resumes: bool) -> None:
-    """Warn of keys that never meet; arguments as of `why_not_here`.
+    """Warn of keys that never meet, and of inputs that read nothing; arguments as of
+    `why_not_here`.
 
     Raises:
         ManifestError: something is missing where the job is to run, or its rows would stand beside
             those of another run.
     """
     refuse(why_not_here(job, found, file, replaces, resumes), file)
-    warn(located(keys_in_vain(job, found), read_file(file), str(file)))
+    silent = [*keys_in_vain(job, found), *([] if resumes else nothing_since(job, found))]
+    warn(located(silent, read_file(file), str(file)))
 
 
 def _beside(found: Settings, *folders: Path) -> Settings:

@@ -13,19 +13,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from onyx.base.on_demand import install, is_here
+from onyx.base.seams import SystemClock
 from onyx.errors import Problem, Unavailable, UserError
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import built_in
 from onyx.model.report import at, listed
-from onyx.plugins.files.options import FilesOutputOptions
+from onyx.plugins.files.options import FilesInputOptions, FilesOutputOptions
 from onyx.plugins.options import check_options, own_options
 from onyx.plugins.parts.folders import parts_in
 from onyx.plugins.parts.offsets import Part
+from onyx.plugins.starting import read_start
 from onyx.replica.spec import SPARK_TAG
 from onyx.replica.spec_of_job import spec_of
 from onyx.rights import rights_of
@@ -79,7 +82,13 @@ def not_here(job: Job, settings: Settings, file: Path | None = None) -> list[Pro
     """What `onyx run` would refuse of a job, as far as it can be known without a server."""
     places = Places(job, settings, file, runs=False)
     occupied = (each.problem for each in places.occupied())
-    return [*_packages(job), *places.wrong(), *occupied]
+    return [*_packages(job), *places.wrong(), *occupied, *places.unread()]
+
+
+def nothing_since(job: Job, settings: Settings) -> list[Problem]:
+    """Inputs that would read nothing in silence: all their files are older than `startFrom`. That
+    may be meant, as of a job that runs each hour, so it is worth a warning."""
+    return Places(job, settings).unread()
 
 
 def _packages(job: Job) -> Iterator[Problem]:
@@ -250,6 +259,35 @@ class Places:
             return []
         seen = (absolute(each, self._base) for each in _paths(entry) if self._is_seen(each))
         return [path for each in seen for path in self._files.matching(each)]
+
+    def unread(self) -> list[Problem]:
+        """Inputs with files of which none was modified since the time of `startFrom`. A job that
+        upgrades one goes on where that was."""
+        found, now_ms = list[Problem](), SystemClock().wall_ms()
+        for index, entry in enumerate(() if self._job.upgrade else self._job.catalog):
+            if entry.type == "output" or entry.plugin != FILES:
+                continue
+            options, _ = check_options(own_options(entry), FilesInputOptions)
+            since_ms = None if options is None else read_start(options.start_from).since_ms(now_ms)
+            if since_ms is None or not self._all_before(since_ms, entry):
+                continue
+            since = datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec="seconds")
+            what = f"leaves nothing to read: no file was modified since {since}"
+            path = at(at(at("spec.catalog", index), "options"), "startFrom")
+            found.append(
+                Problem(
+                    path, what, "give an earlier time: it is that of files, not of what is in them"
+                )
+            )
+        return found
+
+    def _all_before(self, since_ms: int, entry: CatalogEntry) -> bool:
+        """Whether there are files, all older; not of what cannot be looked at."""
+        try:
+            files = self.read_by(entry)
+            return bool(files) and all(self._files.modified_ms(each) < since_ms for each in files)
+        except (UserError, Unavailable):
+            return False
 
     def clear(self, occupied: Sequence[Occupied]) -> None:
         """Remove what lies there of other jobs.
