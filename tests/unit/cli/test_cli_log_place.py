@@ -76,6 +76,32 @@ def test_a_command_that_only_reads_has_less_patience_unless_a_variable_says_how_
     assert place.to_read().zookeeper.connect_timeout_s == 40.0
 
 
+@pytest.mark.parametrize(
+    ("there", "given", "tenancy"),
+    [
+        (["run"], None, "run"),
+        (["run"], "other", "other"),
+        (["default"], None, "default"),
+        (["default", "run"], None, "default"),
+        ([], None, "default"),
+    ],
+)
+def test_who_only_reads_a_folder_takes_the_one_tenancy_that_is_there(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    there: list[str],
+    given: str | None,
+    tenancy: str,
+) -> None:
+    for each in there:
+        (tmp_path / f"{each}.sqlite").touch()
+    place = LogPlace(None, tmp_path, given)
+    assert place.to_read().tenancy_id == tenancy
+    said = f"of tenancy run, the only one in {tmp_path}\n" if tenancy == "run" else ""
+    assert capsys.readouterr().err == said
+    assert place.settings().tenancy_id == (given or "default"), "of who changes something"
+
+
 @pytest.mark.parametrize("place", ["zookeeper", "folder"])
 def test_where_no_log_is_it_is_said_how_to_give_another_place(place: str, tmp_path: Path) -> None:
     given = LogPlace("127.0.0.1:1") if place == "zookeeper" else LogPlace(None, tmp_path)
@@ -85,3 +111,5 @@ def test_where_no_log_is_it_is_said_how_to_give_another_place(place: str, tmp_pa
         open_log(found)
     for word in ("--zookeeper", "--log FOLDER", found.log_place):
         assert word in str(raised.value)
+    kept = "read by `onyx events`, `bundle` and `console` with --kept FOLDER"
+    assert (kept in str(raised.value)) is (place == "folder")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +10,13 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
+from onyx.base.on_demand import OnDemand
 from onyx.base.path_names import path_name
 from onyx.cli.command_line import Argument, Option
 from onyx.processes.surroundings import is_set, settings
 from onyx.settings import ClientSettings, Settings
 
+_ENDING = OnDemand[str]("onyx.log.local.store:ENDING")
 READING_PATIENCE_S = 5.0
 """For a log to answer who only reads it."""
 
@@ -61,8 +64,16 @@ class LogPlace(msgspec.Struct, frozen=True):
 
     def to_read(self) -> Settings:
         """What leads there, for a command that only reads: nobody waits long to hear that there is
-        no cluster, or that it is elsewhere."""
-        return impatient(self.settings())
+        no cluster, or that it is elsewhere. Of a log in a folder it is the one tenancy that is
+        there, if nobody says which."""
+        found = impatient(self.settings())
+        if not found.log.folder or self.tenancy is not None or is_set("tenancy_id"):
+            return found
+        there = [each.stem for each in Path(found.log.folder).glob(f"*{_ENDING.load()}")]
+        if len(there) != 1 or there[0] == found.tenancy_id:
+            return found
+        print(f"of tenancy {there[0]}, the only one in {found.log.folder}", file=sys.stderr)
+        return found.of(there[0])
 
 
 class TokenPlace(msgspec.Struct, frozen=True):

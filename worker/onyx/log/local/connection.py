@@ -216,7 +216,8 @@ class LogConnection:
                     or f"nobody serves a log in {self.folder}, for {self._patience_s:g} s: start "
                     f"`onyx log-server {self.folder}`, or say where the log of the cluster is: "
                     "--log FOLDER (ONYX_LOG_FOLDER), or --zookeeper (ONYX_ZOOKEEPER_ADDRESS); what "
-                    "a run has left there is read with --kept"
+                    "a run has left there is read by `onyx events`, `bundle` and `console` with "
+                    "--kept FOLDER"
                 )
             if now_s > tell_s:
                 tell_s = float("inf")
