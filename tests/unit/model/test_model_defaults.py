@@ -102,6 +102,34 @@ def test_one_key_gives_bad_records_a_place_beside_what_the_job_writes() -> None:
     assert parse_manifest(as_yaml(to_mapping(job))) == job
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "letters"),
+    [
+        ("out/revenue", "out/hours/", "out/dead-letters"),
+        ("s3://lake/day/revenue", "s3://lake/day/hours", "s3://lake/day/dead-letters"),
+        ("s3://lake/revenue", "s3://lake/hours", "s3://lake/revenue-dead-letters"),
+        ("revenue", "hours", "revenue-dead-letters"),
+        ("/revenue", "/hours", "/revenue-dead-letters"),
+        ("../revenue", "../hours", "../revenue-dead-letters"),
+        ("out/revenue", "elsewhere/hours", "out/revenue-dead-letters"),
+        ("out/revenue", "out/dead-letters", "out/revenue-dead-letters"),
+    ],
+)
+def test_letters_of_a_job_with_several_outputs_lie_in_the_folder_that_has_these(
+    first: str, second: str, letters: str
+) -> None:
+    text = f"""
+spec:
+  workflow: [[read, first], [read, second]]
+  catalog:
+    - {{name: read, plugin: files, options: {{path: in.csv, onBadRecord: deadLetter}}}}
+    - {{name: first, plugin: files, options: {{path: "{first}"}}}}
+    - {{name: second, plugin: files, options: {{path: "{second}"}}}}
+"""
+    job = parse_manifest(text, "letters.yaml")
+    assert job.entry("dead-letters").options["path"] == letters
+
+
 @pytest.mark.parametrize("path", ["s3://lake", "s3://lake/", ".", "..", "out/..", "/"])
 def test_a_place_with_nothing_beside_it_is_said(path: str) -> None:
     with pytest.raises(ManifestError, match="writes no folder beside which") as raised:

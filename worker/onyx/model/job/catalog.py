@@ -185,8 +185,8 @@ class CatalogEntry(WorkKeys, frozen=True):
         Key(
             allowed_for=("input", "function", "reduce", "join"),
             filled="of an input with onBadRecord: deadLetter, the task that gets other dead "
-            "letters, or else an output dead-letters beside the first folder of files that the "
-            "job writes",
+            "letters, or else an output dead-letters in the folder that has all outputs of files, "
+            "or beside the only one",
             restriction="A task of the catalog; neither an input nor a task upstream of this one.",
         ),
     ] = None

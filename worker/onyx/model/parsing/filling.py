@@ -183,14 +183,25 @@ def _fill_dead_letters(spec: Draft, path: str, report: Report) -> None:
 
 
 def _folder_beside(drafts: list[Draft]) -> str | None:
-    """A folder beside the first one that a job writes; None: there is no place beside it."""
-    for draft in drafts:
-        if keeps_parts(str(good(draft, "type")), good(draft, "plugin")):
-            path = str((good(draft, "options") or {}).get("path", "")).rstrip("/")
-            whole, name = path.partition("://")[2] or path, path.rpartition("/")[2]
-            is_bucket = "://" in path and "/" not in whole
-            return None if is_bucket or name in ("", ".", "..") else f"{path}-{_LETTERS}"
-    return None
+    """A folder in the one that all folders lie in which a job writes, as letters are about its
+    inputs and not about one output; beside the first if there is none. None: there is no place."""
+    paths = [
+        str((good(draft, "options") or {}).get("path", "")).rstrip("/")
+        for draft in drafts
+        if keeps_parts(str(good(draft, "type")), good(draft, "plugin"))
+    ]
+    if not paths or _has_nothing_beside(paths[0]):
+        return None
+    around = {path.rpartition("/")[0] for path in paths}
+    inside = f"{paths[0].rpartition('/')[0]}/{_LETTERS}"
+    shared = len(paths) > 1 == len(around) and not _has_nothing_beside(*around)
+    return inside if shared and inside not in paths else f"{paths[0]}-{_LETTERS}"
+
+
+def _has_nothing_beside(path: str) -> bool:
+    """Whether it is a bucket, or no name of a folder. What lies in such a place is of many jobs."""
+    whole, name = path.partition("://")[2] or path, path.rpartition("/")[2]
+    return name in ("", ".", "..") or ("://" in path and "/" not in whole)
 
 
 def _set_type(draft: Draft, kind: str, path: str, report: Report) -> None:
