@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from io import StringIO
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from onyx.client.statuses import JobStatus
 from onyx.client.submissions import Submission
 from onyx.ids import JobId, Position
 from onyx.model.job import CatalogEntry, Job
+from onyx.settings import Settings
 
 JOB = JobId("j")
 LONG = Job(
@@ -82,6 +84,22 @@ def test_where_nobody_watches_the_cluster_is_asked_as_often_as_a_line_is_printed
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(" (")[0] for line in lines] == ["long running"] * 5
     assert cluster.asked == 5
+
+
+def test_what_an_interrupted_job_leaves_behind_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(following, "_watch", interrupted)
+    (tmp_path / "part-write--j--0-0123456789ab-000000.jsonl").write_text("{}\n{}\n")
+    write = CatalogEntry("write", "output", plugin="files", options={"path": str(tmp_path)})
+    job = Job("long", LONG.workflow, (LONG.catalog[0], write))
+    cluster: Any = Cluster()
+    with pytest.raises(KeyboardInterrupt):
+        follow(cluster, cluster, job, as_json=False, timeout_s=None, there=Settings())
+    assert capsys.readouterr().err == f"2 rows in {tmp_path}; --replace begins anew\n"
 
 
 def test_in_a_notebook_the_figures_are_drawn_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,11 @@ def test_each_way_not_to_go_on_has_a_line(totals: TaskTotals, lines: list[str]) 
     assert remarks(JOB, {"f": totals, "elsewhere": TaskTotals(1, dead_letters=1)}) == lines
 
 
+def test_letters_that_were_not_written_are_said() -> None:
+    (line,) = remarks(JOB, {"f": TaskTotals(9, dead_letters=9)}, unwritten=("bad",))
+    assert line == "9 of 9 segments of f went to bad (letters not written: the job ended first)"
+
+
 @pytest.mark.parametrize(
     ("read", "lost", "about"),
     [

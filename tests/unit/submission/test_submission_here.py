@@ -19,7 +19,7 @@ from onyx.settings import Settings
 from onyx.spark.session import masters
 from onyx.storage.opening import location_of
 from onyx.submission import here
-from onyx.submission.here import not_here, nothing_since, why_not_here
+from onyx.submission.here import not_here, nothing_since, published, why_not_here
 
 PLAIN = "{name: read, type: input, plugin: files, options: {path: in.jsonl}}"
 OUT = "{name: write, type: output, plugin: files, options: {path: out}}"
@@ -264,3 +264,34 @@ def test_nothing_is_said_of_files_that_are_not_there_or_in_a_store_that_does_not
     for path in ("absent/*.jsonl", "s3://nowhere/in.jsonl"):
         reads = PLAIN.replace("in.jsonl", f'"{path}", startFrom: "2002-01-01T00:00:00Z"')
         assert not_here(job(reads), settings)[1:] == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({}, "nothing in out"),
+        ({"part-write--j--0-0123456789ab-000000.jsonl": "{}\n"}, "1 row in out"),
+        (
+            {
+                "part-write--j--0-0123456789ab-000000.jsonl": "{}\n{}\n",
+                "part-write--j--1-0123456789ab-000000.jsonl": "{}\n",
+                "part-write--j2--0-0123456789ab-000000.jsonl": "{}\n",
+                "other--write--j--0.jsonl": "{}\n",
+            },
+            "3 rows in out",
+        ),
+        ({"part-write--j--0-0123456789ab-000000.jsonl.gz": "?"}, "1 part in out"),
+    ],
+)
+def test_what_a_job_has_published_is_counted(
+    parts: dict[str, str], words: str, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    for name, text in parts.items():
+        (tmp_path / "out" / name).write_text(text)
+    assert [str(each) for each in published(job(), settings, JobId("j"))] == [words]
+
+
+def test_what_cannot_be_seen_from_here_is_not_said_to_be_nothing(settings: Settings) -> None:
+    elsewhere = job(write="{name: write, type: output, plugin: stdout}")
+    assert published(elsewhere, settings, JobId("j")) == []

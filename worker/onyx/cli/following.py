@@ -10,7 +10,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.reports.measures import done_in_words, of_jobs
 from onyx.settings import Settings
+from onyx.submission.here import Published, published
 from onyx.user_code.breakpoints import TerminalLoan
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ def follow(
                 print(what, file=sys.stderr, flush=True)
             else:
                 client.kill(followed)
+                some = [str(each) for each in _left(job, there, followed) if each.parts]
+                if some:
+                    what = f"{', '.join(some)}; --replace begins anew"
+                    print(what, file=sys.stderr, flush=True)
             raise
         status = client.status(followed)
         progress.sample(client.completed_positions(running, job, followed))
@@ -102,8 +107,13 @@ def follow(
             progress.settle()
         drawn = drawing.is_there
         drawing.draw(progress.table("done", average=True))
-    _print_end(job, status, progress, console, as_json, drawn)
+    left = _left(job, there, followed) if status.state != "completed" else []
+    _print_end(job, status, progress, console, as_json, drawn, left)
     return status, progress
+
+
+def _left(job: Job, there: Settings | None, id: JobId) -> list[Published]:
+    return [] if there is None else published(job, there, id)
 
 
 def _watch(
@@ -193,13 +203,21 @@ def _show(title: str, watcher: Watcher, progress: JobProgress, drawing: LiveTabl
 
 
 def _print_end(
-    job: Job, status: JobStatus, progress: JobProgress, console: Console, as_json: bool, drawn: bool
+    job: Job,
+    status: JobStatus,
+    progress: JobProgress,
+    console: Console,
+    as_json: bool,
+    drawn: bool,
+    left: Sequence[Published],
 ) -> None:
     """Print what became of a job: JSON to standard output, text to the console, with the figures
-    of its tasks unless they are drawn already."""
+    of its tasks unless they are drawn already; `left` is what one that has failed has published."""
     # A job on Spark commits its counts with its result; workers count each attempt.
+    unwritten = [each.task for each in left if not each.parts]
     exact = job.engine == "spark" and status.state == "completed"
-    outcomes = list(status.outcomes) if exact else progress.remarks()
+    outcomes = list(status.outcomes) if exact else progress.remarks(unwritten)
+    outcomes += [f"{each.task} has published {each}" for each in left]
     if as_json:
         rows = [msgspec.to_builtins(row) for row in progress.rows(average=True)]
         print(json.dumps({**msgspec.to_builtins(status), "tasks": rows, "outcomes": outcomes}))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -113,9 +113,10 @@ class JobProgress:
         """The tasks of which every segment went to dead letters, if no output has got another."""
         return all_failed(self._job, self._totals)
 
-    def remarks(self) -> list[str]:
-        """What became of segments that did not go on, in lines."""
-        return remarks(self._job, self._totals) + made_nothing(self._job, self._totals)
+    def remarks(self, unwritten: Container[str] = ()) -> list[str]:
+        """What became of segments that did not go on, in lines; `unwritten` as of `remarks`."""
+        lines = remarks(self._job, self._totals, unwritten=unwritten)
+        return lines + made_nothing(self._job, self._totals)
 
     def rows(self, average: bool = False) -> list[TaskProgress]:
         """The figures of each task, with its speed of the last seconds or of the whole time."""

@@ -10,7 +10,7 @@ had not reported when it was lost does not count. A remark says when that may be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -112,16 +112,23 @@ class OutcomeReport(msgspec.Struct, frozen=True):
     tasks: dict[TaskName, TaskTotals]
 
 
-def remarks(job: Job, totals: Mapping[str, TaskTotals], lost: bool = False) -> list[str]:
+def remarks(
+    job: Job,
+    totals: Mapping[str, TaskTotals],
+    lost: bool = False,
+    unwritten: Container[str] = (),
+) -> list[str]:
     """A line for each task and each way in which segments of it did not go on.
 
     Args:
         lost: what a worker has counted may be missing.
+        unwritten: outputs that have published nothing of a job that has ended early.
     """
     used = [entry.name for entry in job.catalog]
     exact = not lost and not any(totals.get(task, NOTHING).repeated for task in used)
     about = "" if exact else "about "
-    lines = (line for task in used for line in _of_task(job, task, totals.get(task, NOTHING)))
+    each = ((task, totals.get(task, NOTHING)) for task in used)
+    lines = (line for task, its in each for line in _of_task(job, task, its, unwritten))
     return [about + line for line in lines]
 
 
@@ -161,9 +168,10 @@ def made_nothing(job: Job, totals: Mapping[str, TaskTotals]) -> list[str]:
     return lines
 
 
-def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
+def _of_task(job: Job, task: str, its: TaskTotals, unwritten: Container[str]) -> Iterator[str]:
     if its.dead_letters:
         to = job.entry(task).dead_letter or "dead letters"
+        to += " (letters not written: the job ended first)" if to in unwritten else ""
         first = f"; first error: {its.first_dead_letter}" if its.first_dead_letter else ""
         yield f"{_of(its.dead_letters, its.segments_in)} of {task} went to {to}{first}"
     if its.answered:

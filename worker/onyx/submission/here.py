@@ -1,4 +1,5 @@
-"""What a job names that is not on this machine, and what lies where it is going to write.
+"""What a job names that is not on this machine, and what lies where it writes: before, and after it
+has ended early.
 
 A mistake in these costs a new user most: of a package that is not installed only a worker would
 say so, of a wrong path too, and a second run into a folder would double its rows in silence. So
@@ -21,12 +22,13 @@ import msgspec
 from onyx.base.on_demand import install, is_here
 from onyx.base.seams import SystemClock
 from onyx.errors import Problem, Unavailable, UserError
+from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import built_in
 from onyx.model.report import at, listed
 from onyx.plugins.files.options import FilesInputOptions, FilesOutputOptions
 from onyx.plugins.options import check_options, own_options
-from onyx.plugins.parts.folders import parts_in
+from onyx.plugins.parts.folders import parts_in, whose
 from onyx.plugins.parts.offsets import Part
 from onyx.plugins.starting import read_start
 from onyx.replica.spec import SPARK_TAG
@@ -46,6 +48,8 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 _SERVER = ("uvicorn", "httptools")
 """What takes requests over HTTP, of the extra `http`."""
 FILES = "files"
+COUNTED_BYTES_MAX = 67_108_864
+"""Of parts whose rows are counted."""
 
 
 def why_not_here(
@@ -89,6 +93,42 @@ def nothing_since(job: Job, settings: Settings) -> list[Problem]:
     """Inputs that would read nothing in silence: all their files are older than `startFrom`. That
     may be meant, as of a job that runs each hour, so it is worth a warning."""
     return Places(job, settings).unread()
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What a job has published in the folder of an output when it ends early."""
+
+    task: str
+    named: str
+    """The folder as the job names it."""
+    parts: int
+    rows: int | None
+    """None: they are not counted, as of compressed parts and in a bucket."""
+
+    def __str__(self) -> str:
+        """In words: `192 rows in out`."""
+        count, what = (self.parts, "part") if self.rows is None else (self.rows, "row")
+        amount = f"{count:,} {what}{'' if count == 1 else 's'}" if self.parts else "nothing"
+        return f"{amount} in {self.named}"
+
+
+def published(job: Job, settings: Settings, id: JobId) -> list[Published]:
+    """What a job on peers has published, by output of files that can be looked at from here."""
+    if job.engine == "spark":  # its outputs are published together, with the document of a result
+        return []
+    places = Places(job, settings)
+    outputs = (each for each in job.catalog if (each.type, each.plugin) == ("output", FILES))
+    return [found for each in outputs if (found := places.published(each, id)) is not None]
+
+
+def _rows(parts: Sequence[Part]) -> int | None:
+    plain = all(each.path.endswith(".jsonl") and not is_remote(each.path) for each in parts)
+    if not plain or sum(each.size_bytes for each in parts) > COUNTED_BYTES_MAX:
+        return None
+    try:
+        return sum(Path(each.path).read_bytes().count(b"\n") for each in parts)
+    except OSError:
+        return None
 
 
 def _packages(job: Job) -> Iterator[Problem]:
@@ -243,6 +283,16 @@ class Places:
             if there not in found and (parts := self._parts(there)):
                 found[there] = Occupied(_key(index), entry.name, options.path, there, parts)
         return [*found.values()]
+
+    def published(self, entry: CatalogEntry, id: JobId) -> Published | None:
+        """What the job of an id has in the folder of an output; None: that cannot be seen here."""
+        options, _ = check_options(own_options(entry), FilesOutputOptions)
+        if options is None or not self._is_seen(options.path):
+            return None
+        mine = f"part-{whose(entry.name, id)}--"
+        there = self._parts(absolute(options.path, self._base))
+        parts = [each for each in there if each.path.rpartition("/")[2].startswith(mine)]
+        return Published(entry.name, options.path, len(parts), _rows(parts))
 
     def _parts(self, folder: str) -> tuple[Part, ...]:
         """The parts in a folder; of one that cannot be listed, workers say so."""
