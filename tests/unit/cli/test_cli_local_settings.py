@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from onyx.cli.commands import run as command
-from onyx.cli.local_run import settings_for
-from onyx.model.job import Job
+from onyx.cli.local_run import fewest_peers, settings_for
+from onyx.model.job import CatalogEntry, Job
 from onyx.settings import TelemetrySettings
 
 JOB = Job("job", (), ())
@@ -53,3 +53,19 @@ def test_sigterm_interrupts_a_run_and_nothing_after_it(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         command.run(Path("job.yaml"))
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (CatalogEntry("f", "function", fn="m:f", max_peers=8), ["spec.catalog[1].maxPeers"]),
+        (CatalogEntry("f", "function", fn="m:f", min_peers=8, max_peers=8), []),
+        (CatalogEntry("f", "function", fn="m:f", max_peers=1), []),
+        (CatalogEntry("f", "function", fn="m:f"), []),
+    ],
+    ids=["more", "all", "one", "any"],
+)
+def test_a_limit_that_a_run_does_not_reach_is_said(entry: CatalogEntry, said: list[str]) -> None:
+    ends = (CatalogEntry("read", "input", plugin="p"), CatalogEntry("write", "output", plugin="p"))
+    job = Job("j", (("read", "f"), ("f", "write")), (ends[0], entry, ends[1]))
+    assert [each.path for each in fewest_peers(job)] == said

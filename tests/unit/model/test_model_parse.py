@@ -168,6 +168,9 @@ def test_problems_come_in_the_order_of_the_file_with_file_and_line() -> None:
         ("*a", "is an alias (*a)"),
         ("a: b: c", "is not YAML"),
         ("\x07", "is not YAML"),
+        ("name,born\nAda,1815\n", "and no job file"),
+        ("[1]", "is a list, and no job file"),
+        ("spec:\n\tcatalog:\n", "a tab in line 2"),
     ],
 )
 def test_text_that_is_no_manifest_is_told_in_one_message(text: str | bytes, message: str) -> None:

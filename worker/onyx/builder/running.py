@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from onyx.builder.drawing import drawing
 from onyx.cli.functions import missing, modules_here, wrong_here
 from onyx.cli.job_file import warn
-from onyx.cli.local_run import peers_of_processes, run_here, settings_for
+from onyx.cli.local_run import fewest_peers, peers_of_processes, run_here, settings_for
 from onyx.client.calls import submit_job
 from onyx.client.statuses import JobStatus, in_a_sentence
 from onyx.client.submissions import Submission
@@ -133,7 +133,8 @@ class Runnable(ABC):
         found = of_its_author(settings_for(job, None))
         _refuse(wrong_here(job, found))
         _refuse(why_not_here(job, found, replaces=replace))
-        warn([*keys_in_vain(job, found), *nothing_since(job, found), *self._notices(job)])
+        few = fewest_peers(job) if peers is None else []
+        warn([*keys_in_vain(job, found), *nothing_since(job, found), *few, *self._notices(job)])
         dealt = peers_of_processes(job, peers, processes)
         with interrupted_by_sigterm():
             status, _ = run_here(job, found, dealt, timeout_s=timeout_s)

@@ -35,7 +35,7 @@ from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.reports.measures import done_in_words, of_jobs
 from onyx.settings import Settings
-from onyx.submission.here import Published, published
+from onyx.submission.here import PublishedRows, published
 from onyx.user_code.breakpoints import TerminalLoan
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def follow(
     return status, progress
 
 
-def _left(job: Job, there: Settings | None, id: JobId) -> list[Published]:
+def _left(job: Job, there: Settings | None, id: JobId) -> list[PublishedRows]:
     return [] if there is None else published(job, there, id)
 
 
@@ -209,7 +209,7 @@ def _print_end(
     console: Console,
     as_json: bool,
     drawn: bool,
-    left: Sequence[Published],
+    left: Sequence[PublishedRows],
 ) -> None:
     """Print what became of a job: JSON to standard output, text to the console, with the figures
     of its tasks unless they are drawn already; `left` is what one that has failed has published."""

@@ -24,12 +24,13 @@ from onyx.cli.progress import JobProgress
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.client.statuses import JobStatus
-from onyx.errors import UserError
+from onyx.errors import Problem, UserError
 from onyx.ids import JobId
 from onyx.log.opening import led_to
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.text import located
 from onyx.model.plugins import takes_requests
+from onyx.model.report import at
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import Supervisor, dealt
 from onyx.processes.surroundings import configure_logs, import_from, is_set, settings
@@ -76,17 +77,35 @@ def checked(
     return job, found
 
 
-def refuse_here(job: Job, found: Settings, file: Path, replaces: bool, resumes: bool) -> None:
-    """Warn of keys that never meet, and of inputs that read nothing; arguments as of
-    `why_not_here`.
+def refuse_here(
+    job: Job, found: Settings, file: Path, replaces: bool, resumes: bool, fewest: bool
+) -> None:
+    """Warn of what finds nothing, and of what `fewest_peers` says where there are so few; the other
+    arguments as of `why_not_here`.
 
     Raises:
         ManifestError: something is missing where the job is to run, or its rows would stand beside
             those of another run.
     """
     refuse(why_not_here(job, found, file, replaces, resumes), file)
+    warn(located(fewest_peers(job) if fewest else [], read_file(file), str(file)))
     silent = [*keys_in_vain(job, found), *([] if resumes else nothing_since(job, found))]
     warn(located(silent, read_file(file), str(file)))
+
+
+def fewest_peers(job: Job) -> list[Problem]:
+    """Tasks that could have more peers than they get where a job runs with as few as it needs."""
+    needed = peers_needed(job)
+    return [
+        Problem(
+            at(at("spec.catalog", index), "maxPeers"),
+            f"is {most}, but a run has as few peers as the job needs, {needed[entry.name]} here",
+            f"minPeers: {most} asks for all; or give --peers more than {sum(needed.values())}, "
+            "which all tasks share",
+        )
+        for index, entry in enumerate(job.catalog)
+        if entry.name in needed and (most := entry.max_peers or 0) > needed[entry.name]
+    ]
 
 
 def _beside(found: Settings, *folders: Path) -> Settings:

@@ -49,7 +49,7 @@ _SERVER = ("uvicorn", "httptools")
 """What takes requests over HTTP, of the extra `http`."""
 FILES = "files"
 COUNTED_BYTES_MAX = 67_108_864
-"""Of parts whose rows are counted."""
+"""What is read of parts to count their rows."""
 
 
 def why_not_here(
@@ -95,7 +95,7 @@ def nothing_since(job: Job, settings: Settings) -> list[Problem]:
     return Places(job, settings).unread()
 
 
-class Published(msgspec.Struct, frozen=True):
+class PublishedRows(msgspec.Struct, frozen=True):
     """What a job has published in the folder of an output when it ends early."""
 
     task: str
@@ -112,7 +112,7 @@ class Published(msgspec.Struct, frozen=True):
         return f"{amount} in {self.named}"
 
 
-def published(job: Job, settings: Settings, id: JobId) -> list[Published]:
+def published(job: Job, settings: Settings, id: JobId) -> list[PublishedRows]:
     """What a job on peers has published, by output of files that can be looked at from here."""
     if job.engine == "spark":  # its outputs are published together, with the document of a result
         return []
@@ -284,7 +284,7 @@ class Places:
                 found[there] = Occupied(_key(index), entry.name, options.path, there, parts)
         return [*found.values()]
 
-    def published(self, entry: CatalogEntry, id: JobId) -> Published | None:
+    def published(self, entry: CatalogEntry, id: JobId) -> PublishedRows | None:
         """What the job of an id has in the folder of an output; None: that cannot be seen here."""
         options, _ = check_options(own_options(entry), FilesOutputOptions)
         if options is None or not self._is_seen(options.path):
@@ -292,7 +292,7 @@ class Places:
         mine = f"part-{whose(entry.name, id)}--"
         there = self._parts(absolute(options.path, self._base))
         parts = [each for each in there if each.path.rpartition("/")[2].startswith(mine)]
-        return Published(entry.name, options.path, len(parts), _rows(parts))
+        return PublishedRows(entry.name, options.path, len(parts), _rows(parts))
 
     def _parts(self, folder: str) -> tuple[Part, ...]:
         """The parts in a folder; of one that cannot be listed, workers say so."""

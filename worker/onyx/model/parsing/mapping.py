@@ -19,7 +19,7 @@ from onyx.model.names import is_job_name
 from onyx.model.parsing.drafts import NameRule, draft_of, read_name
 from onyx.model.parsing.filling import fill
 from onyx.model.plain import MANIFEST_BYTES_MAX
-from onyx.model.report import Report, at
+from onyx.model.report import INVALID, Report, at, show
 from onyx.model.rules import ENTRY, JOB
 from onyx.model.rules.looking import good
 
@@ -88,6 +88,10 @@ def draft_of_manifest(
         engine: what is to run it, whatever the manifest says.
         default_name: of a job without a name.
     """
+    if value is not INVALID and not isinstance(value, dict):
+        hint = "a job begins with spec: (onyx init writes one)"
+        report.unreadable("", f"is {show(value)}, and no job file", hint)
+        return {}
     if upgrades is not None:
         _name_old_job(value, upgrades, report)
     if engine is not None:

@@ -304,7 +304,7 @@ def _read_yaml(text: str, report: Report) -> tuple[Any, dict[str, int]]:
     try:
         whole = reader.read(_expanded(yaml.parse(text, Loader=_LOADER)))
     except yaml.YAMLError as error:
-        _syntax_error(error, reader, report)
+        _syntax_error(error, text, reader, report)
         return INVALID, reader.lines
     if whole and reader.root is _MISSING:
         report.add("", "is empty", "a job begins with spec: (onyx init writes one)")
@@ -337,13 +337,18 @@ def _integer(text: str) -> int:
     return int(text) if len(text) <= 40 else 10**40
 
 
-def _syntax_error(error: yaml.YAMLError, reader: _Reader, report: Report) -> None:
+def _syntax_error(error: yaml.YAMLError, text: str, reader: _Reader, report: Report) -> None:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     if mark is None:
         report.add("", f"is not YAML: {problem}")
         return
     reader.lines[""] = mark.line + 1
+    line = text.split("\n")[mark.line : mark.line + 1]
+    if any("\t" in each[: len(each) - len(each.lstrip())] for each in line):
+        what = f"is not YAML: a tab in line {mark.line + 1}"
+        report.add("", what, "YAML is indented with spaces")
+        return
     report.add("", f"is not YAML: {problem} in line {mark.line + 1}, column {mark.column + 1}")
 
 
