@@ -214,6 +214,7 @@ def test_a_segment_without_the_group_key_ends_the_job_however_many_peers_there_a
     assert reported["phase"] == "route"
     assert "a segment has no key 'k', which is the groupByKey" in reported["detail"]
     assert "task write" in reported["detail"]
+    assert reported["detail"].endswith("give task work a deadLetter, which takes such segments")
 
 
 @pytest.mark.parametrize("peers", [1, 2])

@@ -79,6 +79,19 @@ def test_decimals_that_cannot_be_added_exactly_are_refused(make: Any, value: str
         make("", "k", 0).extract([{"k": 1}, {"k": Decimal(value)}])
 
 
+@pytest.mark.parametrize(
+    ("segment", "what"),
+    [
+        ({"k": "abc"}, "which are of type str, as 'abc'"),
+        ({"k": None}, "which are of type NoneType, as None"),
+        ({"n": 1}, r"give the input a schema with required: \[k\]"),
+    ],
+)
+def test_what_cannot_be_added_is_shown_with_a_way_out(segment: dict[str, Any], what: str) -> None:
+    with pytest.raises(UserError, match=what):
+        Sum("", "k", 0).extract([{"k": 1}, segment])
+
+
 def test_records_hold_large_sums() -> None:
     record = SetStates("w", 0, ["g"], Sum("", "k").dump_all([2**70]))
     assert decode_records(encode_records([record])) == [record]

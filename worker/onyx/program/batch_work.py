@@ -508,8 +508,10 @@ def _failure(
         phase, detail = Phase.ROUTE, blamed("a flow condition", error)
     if many > 1:
         detail += f" ({many} segments of the batch failed)"
+    routed = program.entry.type == "output" or program.entry.dead_letter is not None
     if phase in (Phase.READ_BATCH, Phase.APPLY_FN):
-        routed = program.entry.type == "output" or program.entry.dead_letter is not None
         detail += MEND if routed else MEND_OR_ROUTE
+    elif not routed:
+        detail += f"; or give task {program.task} a deadLetter, which takes such segments"
     segment = segment_at(batch.segments, index)
     return Failure(phase.value, error, detail, many, segment, index=index)

@@ -9,6 +9,7 @@ least 28.
 
 from __future__ import annotations
 
+import reprlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation, localcontext
@@ -60,7 +61,8 @@ class OverKey(Aggregation):
         except KeyError:
             raise UserError(
                 f"{self._where}: a segment has no key {self._key!r}; drop such segments before, "
-                "or set the key in the task's function"
+                "set the key in the task's function, or give the input a schema with required: "
+                f"[{self._key}]"
             ) from None
         if isinstance(values, list) and not _NUMBERS.issuperset(map(type, values)):
             values = list(map(looked_up, values))  # in one zone Python compares what clocks show
@@ -87,11 +89,12 @@ class OverKey(Aggregation):
                 raise self.refuse([value], error) from error
 
     def refuse(self, extracted: Sequence[Any], error: Exception) -> UserError:
-        """The error names the key and the types of its values."""
+        """The error names the key and the types of its values, and shows a value that is alone."""
         kinds = sorted({type(each).__name__ for each in extracted})
+        value = f", as {reprlib.repr(extracted[0])}" if len(extracted) == 1 else ""
         return UserError(
             f"{self._where}: cannot compute with the values of key {self._key!r}, which are of "
-            f"type {', '.join(kinds)}"
+            f"type {', '.join(kinds)}{value}"
         )
 
 
