@@ -25,9 +25,11 @@ import msgspec
 import urllib3
 from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
+from urllib3.util.ssl_ import create_urllib3_context
 
 from onyx.base.structs import UNREADABLE
 from onyx.errors import OnyxError, Unavailable
+from onyx.tls.leniency import lenient
 from onyx_operator.event_series import EventSeries, RepeatedEvent
 from onyx_operator.settings import KubeSettings
 
@@ -122,7 +124,7 @@ class Kube:
         configuration = configuration or cluster_configuration()
         configuration.retries = False
         configuration.connection_pool_maxsize = self._settings.threads_max
-        self._client = kubernetes_client.ApiClient(configuration)
+        self._client = api_client(configuration)
         self.mark = _mark(configuration)
         """Distinguishes this API server from others: a digest of its certificate authority."""
         self._threads = ThreadPoolExecutor(self._settings.threads_max, "onyx-kube")
@@ -322,6 +324,14 @@ def _mark(configuration: kubernetes_client.Configuration) -> str:
     if not trusted:
         return ""
     return hashlib.sha256(Path(trusted).read_bytes()).hexdigest()[:_MARK_CHARACTERS]
+
+
+def api_client(configuration: kubernetes_client.Configuration) -> kubernetes_client.ApiClient:
+    """A client of the API server that is there."""
+    found = kubernetes_client.ApiClient(configuration)
+    context = lenient(create_urllib3_context())
+    found.rest_client.pool_manager.connection_pool_kw["ssl_context"] = context
+    return found
 
 
 def cluster_configuration() -> kubernetes_client.Configuration:

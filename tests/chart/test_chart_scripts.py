@@ -27,7 +27,13 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A fake API server, which the scripts take for the one of their pod."""
     with FakeApi(*CRDS) as server:
         file = str(server.kubeconfig(tmp_path))
-        monkeypatch.setattr(config, "load_incluster_config", lambda: config.load_kube_config(file))
+        monkeypatch.setattr(
+            config,
+            "load_incluster_config",
+            lambda client_configuration: config.load_kube_config(
+                file, client_configuration=client_configuration
+            ),
+        )
         yield server
 
 

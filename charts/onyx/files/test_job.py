@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes import client, config
+from kubernetes import client
+
+from onyx_operator.kube import api_client, cluster_configuration
 
 PLURAL = ("onyx.dev", "v1beta1")
 POLL_S = 1.0
 
 
 def main(jobs_file: str, timeout_s: float) -> int:
-    config.load_incluster_config()
-    api = client.CustomObjectsApi()
+    api = client.CustomObjectsApi(api_client(cluster_configuration()))
     deadline_s = time.monotonic() + timeout_s
     jobs = yaml.safe_load_all(Path(jobs_file).read_text())
     return max(run(api, job, deadline_s) for job in jobs)

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import yaml
-from kubernetes import client, config
+from kubernetes import client
+
+from onyx_operator.kube import api_client, cluster_configuration
 
 
 def main(folder: str) -> int:
-    config.load_incluster_config()
-    api = client.ApiextensionsV1Api()
+    api = client.ApiextensionsV1Api(api_client(cluster_configuration()))
     for file in sorted(Path(folder).glob("*.yaml")):
         definition = yaml.safe_load(file.read_text())
         name = definition["metadata"]["name"]

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ import kopf
 from kopf._cogs.structs.credentials import Vault
 from kubernetes import client as kubernetes_client
 
+from onyx.tls.leniency import lenient
 from onyx_operator.kube import Object, Resource
 
 ALL = ""
@@ -188,7 +190,7 @@ def credentials(configuration: kubernetes_client.Configuration) -> kopf.Connecti
     """Address and credentials in the client's configuration; a token may have been renewed."""
     header = configuration.get_api_key_with_prefix("BearerToken")
     header = header or configuration.get_api_key_with_prefix("authorization") or ""
-    return kopf.ConnectionInfo(
+    return _LenientConnection(
         server=configuration.host,
         ca_path=configuration.ssl_ca_cert,
         insecure=not configuration.verify_ssl,
@@ -198,6 +200,11 @@ def credentials(configuration: kubernetes_client.Configuration) -> kopf.Connecti
         certificate_path=configuration.cert_file,
         private_key_path=configuration.key_file,
     )
+
+
+class _LenientConnection(kopf.ConnectionInfo):
+    def as_ssl_context(self) -> ssl.SSLContext:
+        return lenient(super().as_ssl_context())
 
 
 class _NoMemory(kopf.DiffBaseStorage):

@@ -38,6 +38,7 @@ from urllib3.response import BaseHTTPResponse
 from onyx.plugins.http.options import EndpointAddress, HttpOptions
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
+from onyx.tls.leniency import lenient
 
 ANSWER_BYTES_MAX = 67_108_864
 """An answer that goes on is taken for one that breaks off: it may have no end."""
@@ -296,7 +297,7 @@ class ClientCertificates:
             return self._context
 
     def _made(self) -> ssl.SSLContext:
-        made = ssl.create_default_context(cafile=self._ca)
+        made = lenient(ssl.create_default_context(cafile=self._ca))
         if self._certificate is not None:
             # Without a password function OpenSSL would ask at a terminal.
             made.load_cert_chain(self._certificate, self._key, password=lambda: "")

@@ -38,6 +38,7 @@ from onyx.plugins.queues.decoding import AddedKey, MessageDecoder, password_of
 from onyx.plugins.queues.options import NatsOptions
 from onyx.plugins.sources.live import LiveInput, live_input
 from onyx.plugins.sources.protocol import Portion
+from onyx.tls.leniency import lenient
 
 CONNECT_TIMEOUT_S = 5
 REQUEST_TIMEOUT_S = 15.0
@@ -263,7 +264,8 @@ class JetStreamSource:
 
     def _secure(self) -> ssl.SSLContext:
         options, located = self._options, self._context.located
-        made = ssl.create_default_context(cafile=options.ca_file and located(options.ca_file))
+        authority = options.ca_file and located(options.ca_file)
+        made = lenient(ssl.create_default_context(cafile=authority))
         if options.certificate_file is not None:
             key = options.key_file and located(options.key_file)
             made.load_cert_chain(located(options.certificate_file), key)

@@ -37,6 +37,7 @@ from onyx.plugins.queues.decoding import AddedKey, MessageDecoder, password_of
 from onyx.plugins.queues.options import RedisOptions
 from onyx.plugins.sources.live import LiveInput, live_input
 from onyx.plugins.sources.protocol import Portion
+from onyx.tls.leniency import STRICT
 
 AGAIN_S = 10.0
 ACKED_AT_ONCE = 1_000
@@ -429,7 +430,7 @@ def client_of(context: PluginContext, options: RedisOptions) -> redis.Redis:
         )
         if file is not None
     }
-    secure: dict[str, Any] = {"ssl": True, **files} if options.tls else {}
+    secure: dict[str, Any] = {"ssl": True, "ssl_exclude_verify_flags": [STRICT], **files}
     return redis.Redis(
         host=host.strip("[]"),
         port=int(port),
@@ -441,5 +442,5 @@ def client_of(context: PluginContext, options: RedisOptions) -> redis.Redis:
         retry=Retry(NoBackoff(), 0),
         protocol=2,
         client_name="onyx",
-        **secure,
+        **(secure if options.tls else {}),
     )
