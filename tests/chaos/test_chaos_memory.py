@@ -29,9 +29,12 @@ JOB = """
 workflow: [[read, eat], [eat, write]]
 catalog:
 - {name: read, type: input, plugin: sequence, batchSize: 1, options: {segments: [{n: 3}]}}
-- {name: eat, type: function, fn: "tests.chaos.memory_job:eats", batchSize: 1}
+- {name: eat, type: function, fn: "tests.chaos.memory_job:same", batchSize: 1}
 - {name: write, type: output, plugin: blackhole, batchSize: 1}
+lifecycles:
+- {task: eat, calls: "tests.chaos.memory_job:hungry"}
 """
+"""Over one segment it would be poison before the worker gives up."""
 
 
 @pytest.mark.slow
