@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import trustme
-from tests.cluster.engine import IMAGES
 from tests.e2e.kube import Kube, image, until
 from tests.e2e.load import Ended, sending
 from tests.e2e.release import ROOT, Release
@@ -115,7 +114,7 @@ def test_each_answered_request_is_there_once(release: Release, change: str) -> N
         kube.apply(job(kind, change))
     until(lambda: all(kube.phase(kind) == "Running" for kind in KINDS), "all jobs run")
     urls = [ways_in(kube, kind)["http"] for kind in KINDS]
-    flights = image("FLIGHTS_IMAGE", IMAGES["FLIGHTS_IMAGE"])
+    flights = image("FLIGHTS_IMAGE")
 
     with sending(kube, flights, urls, TOKEN, AUTHORITY.cert_pem.bytes().decode()) as load:
         load.await_more(len(KINDS))
