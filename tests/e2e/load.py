@@ -53,7 +53,7 @@ class Load:
 
     def stop(self) -> list[Ended]:
         """Let no more be sent; all requests with what became of them."""
-        self._kube.kubectl("exec", POD, "--", "touch", "/tmp/stop")
+        self._kube.python(POD, "open('/tmp/stop', 'w')")
         until(lambda: self._phase() == "Succeeded", "what was sent is answered")
         return self.ended()
 
