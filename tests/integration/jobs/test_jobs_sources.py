@@ -87,7 +87,8 @@ def test_an_iterator_goes_on_behind_its_cursor_in_an_upgraded_job(env: TestEnv) 
     env.client.wait(second, WAIT_S)
     found = {segment["n"] for segment in taken(new)}
     assert found >= set(range(100, 200))
-    assert live_sources.cursors == [None, {"next": 100}]
+    # A task that was killed may have read what came at that moment into its journal.
+    assert live_sources.cursors in ([None, {"next": 100}], [None, {"next": 200}])
 
 
 def test_a_queue_hears_of_what_is_in_the_journal(env: TestEnv) -> None:
