@@ -100,7 +100,8 @@ def differences(expected, actual):
     for column in expected.columns:
         wanted = expected[column].array
         found = actual[column].astype(expected[column].dtype).array
-        same = (wanted == found).fillna(False) | (wanted.isna() & found.isna())
+        equal = pd.array(wanted == found, dtype="boolean")  # of text NumPy's, without nulls
+        same = equal.fillna(False) | (wanted.isna() & found.isna())
         faults += listed(f"other {column}", expected.index[~same.astype(bool)])
     return faults
 
