@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.kube import CommandError, Kube, run, tool, until
 from tests.e2e.release import Release
 from tests.e2e.test_e2e_processes import FUNCTIONS, allowed, job, operator, pool, rows, workers
-from tests.support.generated.chart import objects
+from tests.support.generated.chart import NAMESPACE, objects
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.ports import free_port
 
@@ -68,6 +68,8 @@ def grant(home: Kube, values: dict[str, Any], *, only_in: str = "") -> None:
             continue
         for subject in each.get("subjects", ()):
             subject["namespace"] = home.namespace
+        if namespace == NAMESPACE:  # of the release
+            each["metadata"]["namespace"] = namespace = home.namespace
         if not namespace:
             each["metadata"]["name"] = each.get("roleRef", {})["name"] = cluster_role(home)
         home.kubectl(
