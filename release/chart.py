@@ -85,12 +85,12 @@ def _plain(markdown: str) -> str:
 
 def _definition(path: Path) -> dict[str, str]:
     body = yaml.safe_load(path.read_text())
-    served = body["spec"]["versions"][-1]
-    says = served["schema"]["openAPIV3Schema"]["description"]
+    (stored,) = (each for each in body["spec"]["versions"] if each["storage"])
+    says = stored["schema"]["openAPIV3Schema"]["description"]
     names = body["spec"]["names"]
     return {
         "kind": names["kind"],
-        "version": served["name"],
+        "version": stored["name"],
         "name": body["metadata"]["name"],
         "displayName": re.sub(r"(?<=[a-z])(?=[A-Z])", " ", names["kind"]),
         "description": says,

@@ -51,6 +51,7 @@ def annotation(key: str, **variables: str) -> Any:
 def test_artifact_hub_is_told_of_definitions_examples_images_and_changes() -> None:
     kinds = {"OnyxCluster", "OnyxJob"}
     assert {each["kind"] for each in annotation("crds")} == kinds
+    assert {each["version"] for each in annotation("crds")} == {"v1beta1"}
     assert {each["kind"] for each in annotation("crdsExamples")} == kinds
     assert [each["image"] for each in annotation("images", REGISTRY="r.example")] == [
         f"r.example/onyx-worker:{version()}",
