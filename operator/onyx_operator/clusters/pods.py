@@ -142,8 +142,9 @@ def _processes(cluster: Cluster) -> list[str]:
 
 def _hooks(cluster: Cluster) -> dict[str, Any]:
     # A command, and not Kubernetes' own sleep, which servers before 1.30 do not know.
-    wait = ["sleep", str(pause_s(cluster))]
-    return {"lifecycle": {"preStop": {"exec": {"command": wait}}}} if pause_s(cluster) else {}
+    wait_s = pause_s(cluster)
+    hook = {"preStop": {"exec": {"command": ["sleep", str(wait_s)]}}}
+    return {"lifecycle": hook} if wait_s else {}
 
 
 def _ports(pool: Pool) -> dict[str, int]:

@@ -9,9 +9,13 @@ the cluster does not have, or what the job asks for beyond its quotas (`unfit`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from onyx.errors import ManifestError, Problem
+from onyx.model.cluster import Cluster
 from onyx.model.functions import function_names
 from onyx.model.job import Job
 from onyx.model.parsing.cluster import parse_cluster
@@ -22,6 +26,9 @@ from onyx.submission.spark_pods import spark_pods, unseen, without_spark
 from onyx_operator.conditions import problem_lines
 from onyx_operator.connection import limits_of
 from onyx_operator.entrances import closed, entrances
+
+CLUSTERS_KEPT = 256
+"""Clusters that are not parsed again: each job looks at its own at every turn."""
 
 
 def check(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Problem]:
@@ -48,10 +55,9 @@ def check(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Pr
 def unfit(job: Job, cluster: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Why the pods of an OnyxCluster could not run a job, or its owner lets none have so much;
     empty if nothing is known against it."""
-    try:
-        parsed = parse_cluster(cluster)
-    except ManifestError:
-        return ()  # which its own conditions say
+    parsed = _cluster(cluster)
+    if parsed is None:
+        return ()
     lacking, pods = without_spark(job, parsed), spark_pods(parsed)
     limits = limits_of(cluster, LogSettings())
     executors = () if pods is None else unseen(job, pods)
@@ -66,12 +72,25 @@ def why_unfit(job: Job, cluster: Mapping[str, Any]) -> str:
 
 def ways_in(job: Job, cluster: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Where clients of a job find it on an OnyxCluster; empty if it takes no requests."""
-    try:
-        parsed = parse_cluster(cluster)
-    except ManifestError:
+    parsed = _cluster(cluster)
+    if parsed is None:
         return []
     tenancy = str((cluster.get("status") or {}).get("tenancyId", ""))
     return entrances(job, parsed, cluster["metadata"]["namespace"], tenancy)
+
+
+def _cluster(body: Mapping[str, Any]) -> Cluster | None:
+    """An OnyxCluster as a value; None if it is none, which its own conditions say."""
+    named = {"name": body["metadata"]["name"]}
+    return _parsed(msgspec.json.encode({**body, "metadata": named, "status": {}}))
+
+
+@lru_cache(CLUSTERS_KEPT)
+def _parsed(body: bytes) -> Cluster | None:
+    try:
+        return parse_cluster(msgspec.json.decode(body))
+    except ManifestError:
+        return None
 
 
 def _modules(cluster: Mapping[str, Any]) -> Sequence[str]:
