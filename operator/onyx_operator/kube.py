@@ -29,7 +29,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 from onyx.base.structs import UNREADABLE
 from onyx.errors import OnyxError, Unavailable
-from onyx.tls.leniency import lenient
+from onyx.tls.contexts import lenient
 from onyx_operator.event_series import EventSeries, RepeatedEvent
 from onyx_operator.settings import KubeSettings
 

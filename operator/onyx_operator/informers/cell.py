@@ -31,7 +31,7 @@ import kopf
 from kopf._cogs.structs.credentials import Vault
 from kubernetes import client as kubernetes_client
 
-from onyx.tls.leniency import lenient
+from onyx.tls.contexts import lenient
 from onyx_operator.kube import Object, Resource
 
 ALL = ""

@@ -38,7 +38,7 @@ from urllib3.response import BaseHTTPResponse
 from onyx.plugins.http.options import EndpointAddress, HttpOptions
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
-from onyx.tls.leniency import lenient
+from onyx.tls.contexts import client_context
 
 ANSWER_BYTES_MAX = 67_108_864
 """An answer that goes on is taken for one that breaks off: it may have no end."""
@@ -297,11 +297,7 @@ class ClientCertificates:
             return self._context
 
     def _made(self) -> ssl.SSLContext:
-        made = lenient(ssl.create_default_context(cafile=self._ca))
-        if self._certificate is not None:
-            # Without a password function OpenSSL would ask at a terminal.
-            made.load_cert_chain(self._certificate, self._key, password=lambda: "")
-        return made
+        return client_context(self._ca, self._certificate, self._key)
 
     def _found(self) -> Stamps:
         stamps = []

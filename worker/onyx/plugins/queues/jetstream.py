@@ -38,7 +38,7 @@ from onyx.plugins.queues.decoding import AddedKey, MessageDecoder, password_of
 from onyx.plugins.queues.options import NatsOptions
 from onyx.plugins.sources.live import LiveInput, live_input
 from onyx.plugins.sources.protocol import Portion
-from onyx.tls.leniency import lenient
+from onyx.tls.contexts import client_context
 
 CONNECT_TIMEOUT_S = 5
 REQUEST_TIMEOUT_S = 15.0
@@ -264,12 +264,8 @@ class JetStreamSource:
 
     def _secure(self) -> ssl.SSLContext:
         options, located = self._options, self._context.located
-        authority = options.ca_file and located(options.ca_file)
-        made = lenient(ssl.create_default_context(cafile=authority))
-        if options.certificate_file is not None:
-            key = options.key_file and located(options.key_file)
-            made.load_cert_chain(located(options.certificate_file), key)
-        return made
+        files = (options.ca_file, options.certificate_file, options.key_file)
+        return client_context(*(each and located(each) for each in files))
 
     async def _notice(self, error: Exception) -> None:
         """An error outside of calls, or the reason why no server can be reached."""

@@ -37,7 +37,7 @@ from onyx.plugins.queues.decoding import AddedKey, MessageDecoder, password_of
 from onyx.plugins.queues.options import RedisOptions
 from onyx.plugins.sources.live import LiveInput, live_input
 from onyx.plugins.sources.protocol import Portion
-from onyx.tls.leniency import STRICT
+from onyx.tls.contexts import STRICT
 
 AGAIN_S = 10.0
 ACKED_AT_ONCE = 1_000
