@@ -29,6 +29,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 from onyx.base.structs import UNREADABLE
 from onyx.errors import OnyxError, Unavailable
+from onyx.model.manifest import API_VERSION, CLUSTER_KIND, JOB_KIND
 from onyx.tls.contexts import lenient
 from onyx_operator.event_series import EventSeries, RepeatedEvent
 from onyx_operator.settings import KubeSettings
@@ -76,8 +77,8 @@ class Resource(msgspec.Struct, frozen=True):
         return f"{root}/{self.api_version}/" + "/".join(quote(part, safe="") for part in parts)
 
 
-JOBS = Resource("onyx.dev/v1beta1", "OnyxJob", "onyxjobs")
-CLUSTERS = Resource("onyx.dev/v1beta1", "OnyxCluster", "onyxclusters")
+JOBS = Resource(API_VERSION, JOB_KIND, "onyxjobs")
+CLUSTERS = Resource(API_VERSION, CLUSTER_KIND, "onyxclusters")
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 EVENTS = Resource("v1", "Event", "events")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")

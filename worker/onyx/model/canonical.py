@@ -12,9 +12,9 @@ from typing import Any
 
 from onyx.model.declaration import Declaration
 from onyx.model.job import Job
-from onyx.model.manifest import API_VERSION, DECLARATION, JOB_KIND, SPEC
+from onyx.model.manifest import API_VERSION, DECLARATION, JOB_KIND, SPEC, ApiVersion
 
-_HASHED_AS = "onyx.dev/v1alpha1"
+_HASHED_AS: ApiVersion = "onyx.dev/v1alpha1"
 """The first name of the version of the keys: another name makes no other job."""
 
 

@@ -23,6 +23,7 @@ from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
 from onyx.model.keys.kinds import Integer, PathName, Text
 from onyx.model.keys.kubernetes import SECONDS, Matching, amount_of, count_or_percent, quantity
+from onyx.model.manifest import ApiVersion
 
 WORKERS_MAX = 1_000
 PEERS_PER_WORKER_MAX = 256
@@ -433,7 +434,7 @@ CLUSTER = section_of(Cluster)
 
 
 class _ClusterManifest(msgspec.Struct, frozen=True):
-    api_version: Literal["onyx.dev/v1beta1", "onyx.dev/v1alpha1"]
+    api_version: ApiVersion
     kind: Literal["OnyxCluster"]
     metadata: Mapping[str, Any]
     spec: Cluster

@@ -4,7 +4,7 @@ clusters are in `cluster`: what runs jobs needs none of them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import field
@@ -15,9 +15,11 @@ from onyx.model.job import EMPTY, Job
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.section import Section, SectionEntries, SectionEntry
 
-API_VERSION = "onyx.dev/v1beta1"
-FORMER_VERSIONS = ("v1alpha1",)
-"""Names under which the same keys stood before: Kubernetes, logs and files may still hold them."""
+ApiVersion = Literal["onyx.dev/v1beta1", "onyx.dev/v1alpha1"]
+"""The version of the keys; then the names under which the same keys stood before, as Kubernetes,
+logs and files may still hold them."""
+API_VERSION: ApiVersion
+API_VERSION, *FORMER_VERSIONS = get_args(ApiVersion)
 JOB_KIND = "OnyxJob"
 CLUSTER_KIND = "OnyxCluster"
 
@@ -39,7 +41,7 @@ OBJECT_SPEC = Section(
 
 class _JobManifest(msgspec.Struct, frozen=True):
     spec: Annotated[Mapping[str, Any], SectionEntry(OBJECT_SPEC)]
-    api_version: Literal["onyx.dev/v1beta1", "onyx.dev/v1alpha1"] = "onyx.dev/v1beta1"
+    api_version: ApiVersion = API_VERSION
     kind: Literal["OnyxJob"] = "OnyxJob"
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     status: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

@@ -45,7 +45,7 @@ def resource(
     }
     versions = [{"name": name, "served": True, "storage": True, **version}]
     versions += [
-        {"name": former, "served": True, "storage": False, **old, **version}
+        {"name": former.split("/")[1], "served": True, "storage": False, **old, **version}
         for former in FORMER_VERSIONS
     ]
     return {
