@@ -62,7 +62,12 @@ def bill(name: str, version: str, root: Path = Path("/"), status: Path = DEBIAN)
 
 
 def _name(each: Distribution) -> str:
-    return re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower()
+    return _normal(each.metadata["Name"])
+
+
+def _normal(name: str) -> str:
+    """A name as the package index compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _ref(each: Distribution) -> str:
@@ -80,7 +85,7 @@ def _needed(each: Distribution, found: dict[str, Distribution]) -> set[str]:
     """What is installed of what it needs without an extra."""
     plain = [text for text in each.requires or () if "extra ==" not in text]
     names = (match[1] for text in plain if (match := _EDGE.match(text)))
-    known = (re.sub(r"[-_.]+", "-", name).lower() for name in names)
+    known = map(_normal, names)
     return {_ref(found[name]) for name in known if name in found}
 
 

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from onyx.builder.drawing import drawing
 from onyx.cli.functions import missing, modules_here, wrong_here
 from onyx.cli.job_file import warn
-from onyx.cli.local_run import fewest_peers, peers_of_processes, run_here, settings_for
+from onyx.cli.local_run import done_in_vain, peers_of_processes, run_here, settings_for
 from onyx.client.calls import submit_job
 from onyx.client.statuses import JobStatus, in_a_sentence
 from onyx.client.submissions import Submission
@@ -25,7 +25,7 @@ from onyx.rights import of_its_author
 from onyx.settings import Settings, from_environment
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.plan import render
-from onyx.submission.here import not_here, nothing_since, why_not_here
+from onyx.submission.here import not_here, why_not_here
 from onyx.submission.job_checks import wrong_options, wrong_sql
 from onyx.submission.key_types import keys_in_vain
 from onyx.user_code.resolve import is_importing
@@ -133,8 +133,7 @@ class Runnable(ABC):
         found = of_its_author(settings_for(job, None))
         _refuse(wrong_here(job, found))
         _refuse(why_not_here(job, found, replaces=replace))
-        few = fewest_peers(job) if peers is None else []
-        warn([*keys_in_vain(job, found), *nothing_since(job, found), *few, *self._notices(job)])
+        warn([*done_in_vain(job, found, peers is None), *self._notices(job)])
         dealt = peers_of_processes(job, peers, processes)
         with interrupted_by_sigterm():
             status, _ = run_here(job, found, dealt, timeout_s=timeout_s)

@@ -80,17 +80,25 @@ def checked(
 def refuse_here(
     job: Job, found: Settings, file: Path, replaces: bool, resumes: bool, fewest: bool
 ) -> None:
-    """Warn of what finds nothing, and of what `fewest_peers` says where there are so few; the other
-    arguments as of `why_not_here`.
+    """Warn of what `done_in_vain` finds; the other arguments as of `why_not_here`.
 
     Raises:
         ManifestError: something is missing where the job is to run, or its rows would stand beside
             those of another run.
     """
     refuse(why_not_here(job, found, file, replaces, resumes), file)
-    warn(located(fewest_peers(job) if fewest else [], read_file(file), str(file)))
-    silent = [*keys_in_vain(job, found), *([] if resumes else nothing_since(job, found))]
-    warn(located(silent, read_file(file), str(file)))
+    warn(located(done_in_vain(job, found, fewest, resumes), read_file(file), str(file)))
+
+
+def done_in_vain(job: Job, found: Settings, fewest: bool, resumes: bool = False) -> list[Problem]:
+    """What of a job would have no effect here, though it may begin.
+
+    Args:
+        fewest: whether it has as few peers as it needs.
+        resumes: whether it has begun before.
+    """
+    few = fewest_peers(job) if fewest else []
+    return [*few, *keys_in_vain(job, found), *([] if resumes else nothing_since(job, found))]
 
 
 def fewest_peers(job: Job) -> list[Problem]:

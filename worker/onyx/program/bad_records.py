@@ -90,8 +90,9 @@ class BadRecordFinder:
         found = _misfits(segments, types) if types else []
         if not self._undecoded:
             return found
-        stand_ins = ((row, each) for row, each in enumerate(segments) if stands_in(each))
-        undecoded = {row: UndecodedRecord(each[ERROR]) for row, each in stand_ins}
+        # The first look is at all segments that are read, so it is no call.
+        rows = [row for row, each in enumerate(segments) if ERROR in each and stands_in(each)]
+        undecoded = {row: UndecodedRecord(segments[row][ERROR]) for row in rows}
         return sorted((dict(found) | undecoded).items())
 
     def _among_rows(self, columns: Columns) -> list[SegmentFailure]:

@@ -80,14 +80,14 @@ def _asked_for(
     sources: _KeySources,
 ) -> Iterator[tuple[str, str, tuple[str, ...], Names | None]]:
     """Where the job names keys, whose segments are to have them, and what these have."""
-    job, above = sources.job, parents(sources.job.workflow)
+    job = sources.job
     for index, entry in enumerate(job.catalog):
         path = at("spec.catalog", index)
         for name, side in zip(("left", "right"), entry.sides, strict=False):
             yield at(at(path, name), "key"), side.task, side.keys, sources.names(side.task)
         if entry.type == "table":
             yield at(path, "key"), entry.name, _many(entry.key), sources.names(entry.name)
-        for task in above.get(entry.name, ()):
+        for task in sources.parents.get(entry.name, ()):
             names = None if entry.name in sources.gets_others else sources.names(task)
             if entry.join is not None:
                 yield at(at(path, "join"), "key"), task, entry.join.keys, names
@@ -102,7 +102,7 @@ def _found(sources: _KeySources) -> Iterator[Problem]:
     job = sources.job
     for index, entry in enumerate(job.catalog):
         path = at("spec.catalog", index)
-        above = parents(job.workflow).get(entry.name, ())
+        above = sources.parents.get(entry.name, ())
         if entry.left is not None and entry.right is not None:
             for one, other in zip(entry.left.keys, entry.right.keys, strict=True):
                 sides = [(entry.left.task, one), (entry.right.task, other)]
@@ -161,7 +161,7 @@ class _KeySources:
     def __init__(self, job: Job, settings: Settings, runs: bool) -> None:
         self.job = job
         self._places = Places(job, settings, runs=runs)
-        self._parents = parents(job.workflow)
+        self.parents = parents(job.workflow)
         self._files = InputFiles()
         self.gets_others = _not_as_sent(job)
         """Tasks that get something else than what their parents have made."""
@@ -184,13 +184,12 @@ class _KeySources:
         if entry.schema is not None or entry.type in ("input", "table"):
             yield entry
         elif entry.type == "function" and entry.maker is None and entry.stage is None:
-            for each in self._parents.get(entry.name, ()):
+            for each in self.parents.get(entry.name, ()):
                 yield from self._origins(self.job.entry(each))
 
     def names(self, task: str) -> Names | None:
         """The keys that segments of a task have; None: that is not known."""
         if task not in self._names:
-            self._names[task] = None  # of a loop nothing is known
             entry = self.job.entry(task)
             passes = entry.type == "function" and task not in self._windowed
             reads = entry.type in ("input", "table") and not self.job.lifecycles
@@ -204,7 +203,7 @@ class _KeySources:
         if entry.maker is not None or entry.stage is not None or task in self.gets_others:
             return None
         found = dict[str, Kind | None]()
-        above = (self.names(each) for each in self._parents.get(task, ()))
+        above = (self.names(each) for each in self.parents.get(task, ()))
         before = [self.head(entry)] if entry.schema is not None else above
         for names in (*before, self._joined(entry)):
             if names is None:
