@@ -15,6 +15,7 @@ from tests.support.jobs.histories import Operation, Outcome
 PROGRAM = Path(__file__).parent / "tools" / "load.py"
 POD = "load"
 TAKEN = 200
+CLIENTS = 4
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,6 @@ class Load:
 
     def _phase(self) -> str:
         return str(self._kube.get("pod", POD)["status"]["phase"])
-
-
-CLIENTS = 4
 
 
 @contextlib.contextmanager

@@ -43,6 +43,13 @@ print(len(rows), len(found), len(whole - found))
 """
 
 
+_ROWS = """
+import pathlib, sys
+for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.jsonl")):
+    print(path.read_text(), end="")
+"""
+
+
 @dataclass(frozen=True)
 class Written:
     """What a job has written."""
@@ -148,6 +155,16 @@ class Release:
             self.kube.kubectl("exec", self.worker(), "--", "onyx", "jobs", "--json")
         )
         return found
+
+    def goes_on_from(self, job: str, old: str) -> bool:
+        """Whether a job runs and upgrades another one."""
+        status = self.kube.get("oj", job)["status"]
+        return status["phase"] == "Running" and status.get("upgradedFrom", {}).get("jobId") == old
+
+    def rows(self, folder: str) -> list[dict[str, Any]]:
+        """The rows of all JSON Lines in a folder of the shared volume."""
+        lines = self.kube.python(self.worker(), _ROWS, f"/data/{folder}").splitlines()
+        return [json.loads(line) for line in lines if line]
 
     def prepare_flights(self) -> None:
         """Write the input of the flights job to the shared volume, from the image that has it."""

@@ -39,11 +39,6 @@ TOKEN = "that-of-the-clients"
 AUTHORITY = trustme.CA()
 EXPECTED = {200, 202, 429, 503, 504}
 NO_ANSWER = 0
-_ROWS = """
-import pathlib, sys
-for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.jsonl")):
-    print(path.read_text(), end="")
-"""
 
 
 def prepare(kube: Kube) -> None:
@@ -91,7 +86,7 @@ def upgraded(release: Release) -> None:
         old = release.kube.get("oj", kind)["status"]["jobId"]
         release.kube.apply(job(kind, "upgraded", version=1))
         until(
-            lambda kind=kind, old=old: _goes_on_from(release, kind, old),
+            lambda kind=kind, old=old: release.goes_on_from(kind, old),
             f"another version of {kind} runs",
         )
 
@@ -127,7 +122,7 @@ def test_each_answered_request_is_there_once(release: Release, change: str) -> N
     assert set(told) <= EXPECTED | unanswered, (told, _reasons(ended))
     for number, (kind, through) in enumerate(KINDS.items()):
         history = [each.operation for each in ended if each.job == number]
-        rows = written(release, kind, change)
+        rows = release.rows(f"requests/{change}/{kind}/out")
         assert violations(history, Counter(row["n"] for row in rows)) == [], kind
         through.checked(rows)
     kube.kubectl("delete", "oj", "--all", "--timeout=60s")
@@ -149,7 +144,7 @@ def test_a_client_over_grpc_finds_the_job_by_its_status(release: Release) -> Non
     )
 
     assert "1 segment" in answer
-    assert [row["laps"] for row in written(release, "loop", "grpc")] == [2]
+    assert [row["laps"] for row in release.rows("requests/grpc/loop/out")] == [2]
 
 
 def ways_in(kube: Kube, job: str) -> dict[str, str]:
@@ -172,21 +167,9 @@ def job(kind: str, change: str, version: int = 0) -> dict[str, Any]:
     return made
 
 
-def written(release: Release, kind: str, change: str) -> list[dict[str, Any]]:
-    """What a job has published."""
-    folder = f"/data/requests/{change}/{kind}/out"
-    lines = release.kube.python(release.worker(), _ROWS, folder).splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def _write_token(release: Release) -> None:
     program = "import pathlib, sys; pathlib.Path('/data/tokens').write_text(sys.argv[1])"
     release.kube.python(release.worker(), program, TOKEN)
-
-
-def _goes_on_from(release: Release, job: str, old: str) -> bool:
-    status = release.kube.get("oj", job)["status"]
-    return status["phase"] == "Running" and status.get("upgradedFrom", {}).get("jobId") == old
 
 
 def _reasons(ended: list[Ended]) -> Counter[tuple[int, str]]:

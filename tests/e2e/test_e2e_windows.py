@@ -81,18 +81,12 @@ def test_an_edit_that_resumes_changes_no_window(release: Release) -> None:
 
     job.start(per_second=250, upgradePolicy="KeepState")
 
-    until(lambda: goes_on_from(release, "edited", old), "the new version has its place")
+    until(lambda: release.goes_on_from("edited", old), "the new version has its place")
     job.await_more()
     job.assert_unfinished()
     job.assert_exact()
     states = {each["id"]: each["state"] for each in release.jobs_by_log()}
     assert states[old] == "killed"
-
-
-def goes_on_from(release: Release, job: str, old: str) -> bool:
-    """Whether a job runs upgrades another one."""
-    status = release.kube.get("oj", job)["status"]
-    return status["phase"] == "Running" and status.get("upgradedFrom", {}).get("jobId") == old
 
 
 def state(release: Release, job: str, window: str, key: str) -> list[Any]:

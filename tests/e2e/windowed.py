@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tests.e2e.kube import until
@@ -12,11 +11,6 @@ GROUPS = 8
 """As many as `squares.py` makes."""
 WIDTH = 100
 """Of a window, in numbers."""
-_READ = """
-import pathlib, sys
-for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.jsonl")):
-    print(path.read_text(), end="")
-"""
 
 
 class Windowed:
@@ -85,9 +79,7 @@ class Windowed:
 
     def written(self) -> list[tuple[int, int, int]]:
         """Group, lower bound and sum of each window that was written until now, in order."""
-        pod, path = self._release.worker(), f"/data/windowed/{self.name}"
-        lines = self._release.kube.python(pod, _READ, path).splitlines()
-        rows = [json.loads(line) for line in lines if line]
+        rows = self._release.rows(f"windowed/{self.name}")
         return sorted((row["group"], row["from"], row["total"]) for row in rows)
 
     def await_more(self) -> None:
