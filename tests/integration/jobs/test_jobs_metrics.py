@@ -47,12 +47,20 @@ OUTSIDE_A_QUIET_JOB = {
     "onyx_source_oldest_open_seconds",
     "onyx_zookeeper_watches",
     "onyx_request_seconds",
+    "onyx_state_bytes",
+    "onyx_state_groups",
+    "onyx_state_timers",
+    "onyx_state_spilled_extents",
+    "onyx_table_rows",
+    "onyx_table_bytes",
+    "onyx_table_age_seconds",
 }
-"""Those that need a fault, a second process, windows, ZooKeeper, clients, a running job or that
+"""Those that need a fault, a second process, windows or another state, a
+table, ZooKeeper, clients, a running job or that
 garbage is collected; other tests write them."""
 
 OF_PLUGINS = ("onyx_spark_", "onyx_http_", "onyx_source_journal_", "onyx_source_acked_",
-              "onyx_source_redelivered_", "onyx_task_join_")  # fmt: skip
+              "onyx_source_redelivered_", "onyx_task_join_", "onyx_join_")  # fmt: skip
 """What the names of those begin with that Spark, HTTP, a live source or a join writes."""
 
 

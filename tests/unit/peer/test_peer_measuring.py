@@ -29,6 +29,7 @@ from onyx.reports.measures import (
     requests_in_words,
 )
 from onyx.requests.request import Level, Status
+from onyx.settings import Settings, StateSettings
 from onyx.spark.driver.request import (
     BucketState,
     Held,
@@ -39,7 +40,7 @@ from onyx.spark.driver.request import (
 )
 from onyx.task.driver.measured import BOUNDED, NOTHING_YET, edges_passed
 from onyx.task.measured import OpenPartition
-from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST
+from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_OLDEST
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TalliedTask
 from onyx.telemetry.tallies import BatchTally
 
@@ -49,8 +50,8 @@ SEGMENTS = [{"n": n} for n in range(40)]
 class Measured(Bench):
     """A bench whose tasks are counted and measured."""
 
-    def __init__(self, spec, peers=None):
-        super().__init__(spec, {"m:fn": lambda segment: segment}, peers)
+    def __init__(self, spec, peers=None, settings=None):
+        super().__init__(spec, {"m:fn": lambda segment: segment}, peers, settings=settings)
         self.answered = AnsweredRequests(NULL_GROUP)
         self.measuring = Measuring(GROUP, self.clock, lambda work: work(), self.answered)
 
@@ -625,8 +626,8 @@ def test_a_task_says_what_its_state_has(kept, columns):
     assert (state.next_timer_ms is not None) == bool(state.timers)
 
 
-@pytest.mark.parametrize("columns", [False, True])
-def test_a_join_of_streams_says_how_many_rows_wait_on_each_side(columns):
+def joining(columns):
+    """A join that has taken 40 segments of one side and 30 of the other."""
     form = {"batchFormat": "arrow"} if columns else {}
     inputs = [
         {"name": name, "type": "input", "plugin": "sequence", "watermarkKey": "n", **form,
@@ -650,6 +651,13 @@ def test_a_join_of_streams_says_how_many_rows_wait_on_each_side(columns):
     bench.start()
     for _ in range(20):
         bench.round(["left", "right", "meet"])
+    bench.look()
+    return bench
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_join_of_streams_says_how_many_rows_wait_on_each_side(columns):
+    bench = joining(columns)
     (state,) = [each.state for each in bench.document().tasks if each.state is not None]
     assert state.sides == {"left": 40, "right": 30}
     assert state.groups is None
@@ -663,24 +671,96 @@ def lag(bench):
     return read
 
 
+class Exported(GroupMetrics):
+    """The series that were set last, by the name of the metric."""
+
+    def __init__(self, bench):
+        self.found = {}
+        bench.measuring.export(self)
+
+    def replace(self, metric, series):
+        self.found[metric.name] = series
+
+    @property
+    def series(self):
+        return {name: series for name, series in self.found.items() if series}
+
+
 def test_series_of_lag_are_those_of_the_document_and_end_with_the_incarnation():
-    class Metrics(GroupMetrics):
-        def __init__(self):
-            self.found = {}
-
-        def replace(self, metric, series):
-            self.found[metric] = series
-
-    bench, metrics = Measured(chain(SEGMENTS, fn="m:fn", read={"batchSize": 10})), Metrics()
+    bench = Measured(chain(SEGMENTS, fn="m:fn", read={"batchSize": 10}))
     bench.start()
     for _ in range(20):
         bench.round(["read"])
     read = lag(bench)
-    bench.measuring.export(metrics)
-    assert metrics.found == {
-        SOURCE_LAG: {("bench", JOB, "read"): 40},
-        SOURCE_LAG_BYTES: {},
-        SOURCE_OLDEST: {("bench", JOB, "read"): pytest.approx(read.oldest_open_s)},
+    exported = Exported(bench)
+    assert exported.series == {
+        SOURCE_LAG.name: {("bench", JOB, "read"): 40},
+        SOURCE_OLDEST.name: {("bench", JOB, "read"): pytest.approx(read.oldest_open_s)},
     }
-    bench.measuring.close(metrics)
-    assert set(map(len, metrics.found.values())) == {0}
+    bench.measuring.close(exported)
+    assert exported.series == {}
+
+
+def test_series_of_a_state_say_what_is_in_it_and_what_is_only_on_disk(tmp_path):
+    spec = chain(SEGMENTS)
+    spec["catalog"][1] |= BY_NUMBER | KEPT["timers"][0]
+    state = StateSettings(memory_extents_max=8, scratch_dir=str(tmp_path))
+    bench = Measured(spec, settings=Settings(state=state))
+    bench._functions |= {"m:wakes": wakes, "m:same": lambda segment, state=None: segment}
+    bench.start()
+    found = {}
+    while found.get("onyx_state_groups") != {("bench", JOB, "work"): 40}:
+        bench.round(["read", "work"])
+        bench.look()
+        found = Exported(bench).series
+    assert found["onyx_state_timers"] == {("bench", JOB, "work"): 7}
+    assert found["onyx_state_bytes"]["bench", JOB, "work"] > 0
+    on_disk = found["onyx_state_spilled_extents"]["bench", JOB, "work"]
+    assert len(SEGMENTS) - 8 <= on_disk <= len(SEGMENTS) + 3 * 7
+
+
+def test_series_of_a_join_are_apart_by_side():
+    found = Exported(joining(columns=False)).series
+    left, right = (("bench", JOB, "meet", side) for side in ("left", "right"))
+    assert found["onyx_join_side_rows"] == {left: 40, right: 30}
+    sizes = found["onyx_join_side_bytes"]
+    assert sizes[left] > sizes[right] > 30
+    assert "onyx_state_spilled_extents" not in found, "nothing may be on disk"
+
+
+@pytest.mark.parametrize("peers", [1, 2])
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_series_of_a_table_count_what_a_process_has_of_it_once(tmp_path, partitioned, peers):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"id": {n}}}\n' for n in range(5)))
+    spec = chain(SEGMENTS)
+    spec["catalog"][1] |= {"join": {"table": "rows", "key": "n"}, "groupByKey": "n"}
+    del spec["catalog"][1]["fn"]
+    spec["catalog"].append(
+        {"name": "rows", "type": "table", "plugin": "files", "key": "id",
+         "options": {"path": str(rows)}, "refresh": [1, "minute"], "partitioned": partitioned}
+    )  # fmt: skip
+    bench, labels = Measured(spec, {"work": peers}), ("bench", JOB, "rows")
+    assert "onyx_table_rows" not in Exported(bench).series
+    bench.start()
+    bench.look()
+    begun_s = bench.clock.monotonic_s()
+    first = Exported(bench).series
+    assert first["onyx_table_rows"] == {labels: 5}
+    assert first["onyx_table_bytes"][labels] >= 5 * 8
+
+    bench.clock.advance(61)
+    rows.write_text("no rows at all")
+    bench.settle()
+    age_s = Exported(bench).series["onyx_table_age_seconds"][labels]
+    assert age_s >= 61, "the one of before stays, and gets older"
+    assert age_s == pytest.approx(
+        first["onyx_table_age_seconds"][labels] + bench.clock.monotonic_s() - begun_s
+    )
+    rows.write_text('{"id": 1}\n')
+    bench.clock.advance(61)
+    bench.settle()
+    bench.look()
+    found = Exported(bench).series
+    assert found["onyx_table_rows"] == {labels: 1}
+    assert found["onyx_table_age_seconds"][labels] < age_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.support.stream_joins import Plain, counted
 
 from onyx.keystate.extents import Extent
 from onyx.settings import Settings, StateSettings
+from onyx.telemetry.catalog import JOIN_EXPIRED, LATE_SEGMENTS, Metric
+from onyx.telemetry.interface import TaskMetrics
 
 LEFT = [{"id": n % 7, "at": n * 1_000, "n": n} for n in range(60)]
 RIGHT = [{"of": n % 9, "at": n * 1_500, "m": n} for n in range(40)]
@@ -138,6 +141,36 @@ def test_the_latest_row_that_is_not_later() -> None:
     bench = bench_of(how="asof", within=None)
     bench.settle()
     check(bench, replace(PLAIN, how="asof", before=None, after=0))
+
+
+class Counting(TaskMetrics):
+    """The counters of a task, all of its peers together."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Metric] = Counter()
+
+    def add(self, metric: Metric, amount: float = 1) -> None:
+        self.counts[metric] += int(amount)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_what_nobody_needs_any_more_is_counted_when_it_goes(
+    columns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting = defaultdict[str, Counting](Counting)
+    monkeypatch.setattr(Bench, "metrics", lambda bench, job_id, job, task: counting[task])
+    bench = bench_of(columns=columns)
+    bench.start()
+    seen = set()
+    for _ in range(100):
+        bench.round()
+        bench.clock.advance(0.01)
+        seen.add(counting["join"].counts[JOIN_EXPIRED])
+    assert len(seen - {0, len(LEFT) + len(RIGHT)}) > 1, "it goes while the job runs"
+    bench.settle()
+    check(bench)
+    assert counting["join"].counts[JOIN_EXPIRED] == len(LEFT) + len(RIGHT)
+    assert counting["join"].counts[LATE_SEGMENTS] == 0
 
 
 def test_what_is_late_goes_to_a_child_of_its_own_and_is_counted() -> None:

@@ -65,6 +65,7 @@ LABELS = {
     "task": "parse",
     "fn": "submit-job",
     "job_id": "0000-1111",
+    "side": "clicks",
     "position": "17",
     "guarantee": "at-least-once",
     "version": "1.2.3",
@@ -162,6 +163,7 @@ def test_labels_are_names_of_jobs_and_tasks_or_of_a_closed_set(
         "task": {"parse"},
         "fn": {"submit-job", "other"},
         "job_id": {"0000-1111"},
+        "side": {"clicks"},
         "position": {"17"},
         "guarantee": {"at-least-once"},
     }

@@ -184,6 +184,11 @@ class Holder(Protocol):
     """Whether all states are in memory: then windows may remember something of each group, and
     what `freeze` gives must be read before anything changes."""
 
+    @property
+    def spilled(self) -> int | None:
+        """States that are not in memory; None: all are. From any thread; may raise RuntimeError."""
+        ...
+
     def bucket(self, form: BucketForm, shards: Shards) -> Bucket:
         """A new bucket, empty."""
         ...
@@ -208,6 +213,7 @@ class InMemory:
     """Holds all states in memory."""
 
     in_memory = True
+    spilled = None
 
     def bucket(self, form: BucketForm, shards: Shards) -> Bucket:
         """A dict."""

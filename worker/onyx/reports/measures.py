@@ -182,6 +182,11 @@ class StateMeasures(msgspec.Struct, frozen=True):
     soon it is the beginning of the minute, or of the day."""
     sides: dict[str, int] = {}
     """Rows that a join of streams keeps of each of its two tasks, some of which may have passed."""
+    sides_bytes: dict[str, int] = {}
+    """The bytes of these rows."""
+    spilled: int | None = None
+    """States of groups, or rows of a join, that are only on the local disk; None: all stay in
+    memory, or another engine has them."""
 
     def __add__(self, other: StateMeasures) -> StateMeasures:
         return StateMeasures(
@@ -190,6 +195,8 @@ class StateMeasures(msgspec.Struct, frozen=True):
             _any(self.timers, other.timers),
             _least(self.next_timer_ms, other.next_timer_ms),
             _sums(self.sides, other.sides),
+            _sums(self.sides_bytes, other.sides_bytes),
+            _any(self.spilled, other.spilled),
         )
 
 

@@ -57,6 +57,9 @@ T = TypeVar("T", bound=Replaceable)
 class RefreshedTable(Generic[T]):
     """One table. Any thread may call."""
 
+    read_s: float | None = None
+    """When its reading had begun, by the clock; None before it is there."""
+
     def __init__(
         self, load: Callable[[], T], run: Run, clock: Clock, refresh_s: float | None
     ) -> None:
@@ -66,7 +69,7 @@ class RefreshedTable(Generic[T]):
         self._lock = Lock()
         self._table: T | None = None
         self._loading: Future[Any] | None = None
-        self._due_s = 0.0
+        self._due_s = self._begun_s = 0.0
 
     @property
     def is_there(self) -> bool:
@@ -87,7 +90,7 @@ class RefreshedTable(Generic[T]):
         """
         with self._lock:
             if self._table is None and self._loading is None:
-                self._loading = self._run(self._load)
+                self._begin()
             if self._table is None and self._loading is not None and self._loading.done():
                 done, self._loading = self._loading, None
                 self._take(done.result())
@@ -100,7 +103,7 @@ class RefreshedTable(Generic[T]):
             return
         with self._lock:
             if self._loading is None and self._clock.monotonic_s() >= self._due_s:
-                self._loading = self._run(self._load)
+                self._begin()
             if self._loading is not None and self._loading.done():
                 done, self._loading = self._loading, None
                 try:
@@ -111,8 +114,12 @@ class RefreshedTable(Generic[T]):
                     name = self._table.name
                     logger.warning("table %s stays as it is: %s", name, describe(error))
 
+    def _begin(self) -> None:
+        self._begun_s = self._clock.monotonic_s()
+        self._loading = self._run(self._load)
+
     def _take(self, table: T) -> None:
-        self._table = table
+        self._table, self.read_s = table, self._begun_s
         self._due_s = self._clock.monotonic_s() + (self._refresh_s or 0.0)
         logger.info("table %s has %s", table.name, table.size)
 
@@ -139,6 +146,15 @@ class TableId(NamedTuple):
     """Whose part it is; None: the whole table."""
 
 
+class TableMeasures(NamedTuple):
+    """What a process has of a table."""
+
+    rows: int
+    bytes: int
+    age_s: float
+    """Since its reading had begun."""
+
+
 class SharedTable(RefreshedTable["Table"]):
     """One table of one job in this process. Any thread may call."""
 
@@ -161,6 +177,13 @@ class SharedTable(RefreshedTable["Table"]):
     def _take(self, table: Table) -> None:
         super()._take(table)
         self._asked = None
+
+    def measures(self, now_s: float) -> TableMeasures | None:
+        """How large it is, and how old; None before it is there."""
+        table, read_s = self._table, self.read_s
+        if table is None or read_s is None:
+            return None
+        return TableMeasures(len(table.rows), table.rows.size_bytes, max(0.0, now_s - read_s))
 
     def _is_wanted(self) -> bool:
         return self.users > 0

@@ -296,6 +296,55 @@ LATE_SEGMENTS = Metric(
     "onyx_window_late_segments_total", "counter", TASK,
     "Segments that came later than every window of the task allows.",
 )  # fmt: skip
+STATE_BYTES = Metric(
+    "onyx_state_bytes", "gauge", RUN,
+    "Bytes of the state logs of a task's peers, which are as large as the state or a few times "
+    "that; on Spark, of the files that the last commit names.",
+)  # fmt: skip
+STATE_GROUPS = Metric(
+    "onyx_state_groups", "gauge", RUN,
+    "Groups that have a state, in each extent of a window, or entries that a processor has saved. "
+    "There is none of a join, and none on Spark.",
+)  # fmt: skip
+STATE_TIMERS = Metric(
+    "onyx_state_timers", "gauge", RUN,
+    "Groups with a timer of a function, or timers of windows; absent where there can be none, and "
+    "on Spark.",
+)  # fmt: skip
+STATE_SPILLED = Metric(
+    "onyx_state_spilled_extents", "gauge", RUN,
+    "States of groups, or rows of a join, that are on the local disk and not in memory; absent "
+    "without `ONYX_STATE_MEMORY_EXTENTS_MAX`, and on Spark.",
+)  # fmt: skip
+JOIN_ROWS = Metric(
+    "onyx_join_side_rows", "gauge", (*RUN, "side"),
+    "Segments that a join of streams keeps of each side, those that nobody needs included until "
+    "they go: `side` is the task that they come from. There is none on Spark.",
+)  # fmt: skip
+JOIN_BYTES = Metric(
+    "onyx_join_side_bytes", "gauge", (*RUN, "side"),
+    "Bytes of these segments, in memory and on the local disk. There is none on Spark.",
+)  # fmt: skip
+JOIN_EXPIRED = Metric(
+    "onyx_join_expired_rows_total", "counter", TASK,
+    "Segments that a join of streams has forgotten, because event time says that nothing meets "
+    "them any more; what came too late is in `onyx_window_late_segments_total`. There is none on "
+    "Spark.",
+)  # fmt: skip
+TABLE_ROWS = Metric(
+    "onyx_table_rows", "gauge", RUN,
+    "Rows of a table that this process has read: `task` is the table. There is none on Spark, "
+    "whose processes come and go.",
+)  # fmt: skip
+TABLE_BYTES = Metric(
+    "onyx_table_bytes", "gauge", RUN,
+    "Bytes of these rows, about. There is none on Spark.",
+)  # fmt: skip
+TABLE_AGE = Metric(
+    "onyx_table_age_seconds", "gauge", RUN,
+    "Time since this process began to read what it has of a table. With `refresh` it stays below "
+    "that and the time of a reading, while the source can be read. There is none on Spark.",
+)  # fmt: skip
 RECOVERY_READ = Metric(
     "onyx_state_recovery_read_bytes",
     "gauge",

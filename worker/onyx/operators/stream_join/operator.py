@@ -50,9 +50,10 @@ from onyx.operators.stream_join.results import (
 from onyx.operators.stream_join.spans import END, LEFT, NO_WATERMARK, RIGHT, US_A_MS, Side, Times
 from onyx.operators.stream_join.stored import NONE, Keep, StoredSide, in_order
 from onyx.program.batch_work import BatchWork, look_at_leaves
-from onyx.program.operator import Operator, carry_out, emit_late
+from onyx.program.operator import Keeper, Operator, carry_out, emit_late
+from onyx.program.program import Program
 from onyx.reports.measures import StateMeasures
-from onyx.telemetry.catalog import LATE_SEGMENTS
+from onyx.telemetry.catalog import JOIN_EXPIRED, LATE_SEGMENTS
 
 SIDES: tuple[Side, Side] = (LEFT, RIGHT)
 
@@ -278,8 +279,15 @@ class JoinedStreams(Operator):
 
     def measures(self) -> StateMeasures:
         """The rows of each side, those that nobody needs included until they go."""
-        rows = zip(self.its.sides, self._stored, strict=True)
-        return StateMeasures(sides={side.task: len(stored) for side, stored in rows})
+        left, right = (
+            StateMeasures(
+                sides={side.task: len(stored)},
+                sides_bytes={side.task: stored.size_bytes},
+                spilled=stored.spilled,
+            )
+            for side, stored in zip(self.its.sides, self._stored, strict=True)
+        )
+        return left + right
 
     # --- what is recorded and restored ------------------------------------------------------------
 
@@ -359,6 +367,11 @@ def _replaced(rows: KeyedRows, watermarks: Times) -> Mask:
 class StreamJoinOperator(JoinedStreams):
     """A join of two streams."""
 
+    def begin(self, program: Program, keeper: Keeper) -> None:
+        """The state is restored. What went meanwhile was counted by whoever had it before."""
+        super().begin(program, keeper)
+        self._counted = self._dropped
+
     def look(self, work: BatchWork) -> None:
         """Look at the leaves of a batch; those that cannot be looked at are refused."""
         leaves = work.leaves
@@ -370,10 +383,24 @@ class StreamJoinOperator(JoinedStreams):
         """Segments that are fresh meet those of the other side."""
         with self.failures():
             self._join(work)
+        self._count_dropped()
 
     def saw(self, parent: str, schema: pa.Schema) -> None:
         """Segments of a side have these columns, wherever they have gone."""
         self.saw_side(self._side_of(parent), schema)
+
+    def _rise(self, watermark: int, shards: Collection[int]) -> Pages:
+        yield from super()._rise(watermark, shards)
+        self._count_dropped()
+
+    @property
+    def _dropped(self) -> int:
+        return sum(each.dropped for each in self._stored)
+
+    def _count_dropped(self) -> None:
+        before, self._counted = self._counted, self._dropped
+        if self._counted > before:
+            self.program.metrics.add(JOIN_EXPIRED, self._counted - before)
 
     def _join(self, work: BatchWork) -> None:
         join, batch, leaves, routed = self.its, work.batch, work.leaves, work.routed

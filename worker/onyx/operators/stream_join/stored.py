@@ -50,9 +50,21 @@ class StoredSide:
         self._keep = keep
         self._large = max(1, memory_rows_max // 4)
         self._parts: list[StoredPart] = []
+        self.dropped = 0
+        """Rows that have gone because nobody needs them."""
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all segments."""
+        return sum(int(each.rows.segments.nbytes) for each in self.parts)
+
+    @property
+    def spilled(self) -> int | None:
+        """Rows that are not in memory; None: all are."""
+        return None if self._keep is None else sum(len(each) for each in self.parts if each.kept)
 
     @property
     def parts(self) -> tuple[StoredPart, ...]:
@@ -88,6 +100,7 @@ class StoredSide:
         kept: list[StoredPart | None] = []
         for part in self._parts:
             if part.is_before(time):
+                self.dropped += len(part)
                 continue
             kept.append(self._without_gone(part.rows) if part.is_half_before(time) else part)
         self._parts = [each for each in kept if each is not None]
@@ -107,6 +120,7 @@ class StoredSide:
     def _without_gone(self, rows: KeyedRows) -> StoredPart | None:
         gone = self._gone(rows)
         if gone.any():
+            self.dropped += int(gone.sum())
             rows = rows.take(np.flatnonzero(~gone))
         return self._part(rows) if len(rows) else None
 
@@ -145,6 +159,7 @@ class StoredPart:
             keep: moves them to where they are to stay; None: they stay in memory.
         """
         self._by_time: Indices | None = None
+        self.kept = keep is not None
         if keep is not None:
             rows, self._by_time = keep(rows, _in_time(rows))
         self.rows = rows

@@ -18,6 +18,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -41,16 +42,32 @@ from onyx.reports.measures import (
     Measures,
     PartitionMeasures,
     PeerMeasures,
+    StateMeasures,
     TaskMeasures,
     WorkerMeasures,
     ZooKeeperMeasures,
     furthest,
     of_inputs,
 )
+from onyx.tables.shared import SharedTable, TableId, TableMeasures
 from onyx.task.measured import MeasuredPart, OpenPartition, PartSource
 from onyx.task.source.source import Source
 from onyx.task.task import BatchTask, Task
-from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_LAG_BYTES, SOURCE_OLDEST, Metric
+from onyx.telemetry.catalog import (
+    JOIN_BYTES,
+    JOIN_ROWS,
+    SOURCE_LAG,
+    SOURCE_LAG_BYTES,
+    SOURCE_OLDEST,
+    STATE_BYTES,
+    STATE_GROUPS,
+    STATE_SPILLED,
+    STATE_TIMERS,
+    TABLE_AGE,
+    TABLE_BYTES,
+    TABLE_ROWS,
+    Metric,
+)
 from onyx.telemetry.interface import GroupMetrics
 from onyx.telemetry.memory_kills import MemoryKills
 
@@ -126,20 +143,20 @@ class Measuring:
         return True
 
     def export(self, metrics: GroupMetrics) -> None:
-        """Set the series of how far inputs are behind, by the same measures."""
+        """Set the series of inputs and states by the same measures, and those of tables."""
         series: dict[Metric, dict[tuple[str, ...], float]] = {each: {} for each in _EXPORTED}
         names = {each.task.job_id: each.task.job.name for each in self._runners if each.task.job}
-        for task in self._tried(None).tasks if names else ():
-            if task.input is not None and task.job in names:
-                labels = names[JobId(task.job)], task.job, task.task
-                for metric, value in _EXPORTED.items():
-                    if (found := value(task.input)) is not None:
-                        series[metric][labels] = found
+        measured = self._tried(None).tasks if names else ()
+        of_tasks = chain.from_iterable(map(_series_of, measured))
+        of_tables = _of_tables(self._runners, self._clock.monotonic_s())
+        for labels, metric, value in chain(of_tasks, of_tables):
+            if (name := names.get(JobId(labels[0]))) is not None:
+                series[metric][name, *labels] = value
         for metric, its in series.items():
             metrics.replace(metric, its)
 
     def close(self, metrics: GroupMetrics) -> None:
-        """The incarnation has ended: it reads nothing."""
+        """The incarnation has ended: it has nothing."""
         for metric in _EXPORTED:
             metrics.replace(metric, {})
         self._requests.close(self._clock.monotonic_s())
@@ -474,13 +491,6 @@ def _arriving(before: Lag | None, now_s: float, ends: Mapping[str, int]) -> floa
     return max(0.0, grown / max(now_s - before.at_s, 1.0))
 
 
-_EXPORTED: Mapping[Metric, Callable[[InputMeasures], float | None]] = {
-    SOURCE_LAG: lambda found: found.segments_behind,
-    SOURCE_LAG_BYTES: lambda found: found.bytes_behind,
-    SOURCE_OLDEST: lambda found: found.oldest_open_s,
-}
-
-
 def _with_lag(found: InputMeasures, lag: Lag | None, wall_ms: int) -> InputMeasures:
     """The measures of an input with what its source has said."""
     if found.unknown:
@@ -529,6 +539,62 @@ def _whole(counts: Iterable[int | None]) -> int | None:
     """The sum, if all of it is known."""
     found = list(counts)
     return None if not found or None in found else sum(filter(None, found))
+
+
+# --- series -------------------------------------------------------------------------------------
+
+_OF_INPUTS: Mapping[Metric, Callable[[InputMeasures], float | None]] = {
+    SOURCE_LAG: lambda found: found.segments_behind,
+    SOURCE_LAG_BYTES: lambda found: found.bytes_behind,
+    SOURCE_OLDEST: lambda found: found.oldest_open_s,
+}
+_OF_STATES: Mapping[Metric, Callable[[StateMeasures], float | None]] = {
+    STATE_BYTES: lambda found: found.bytes,
+    STATE_GROUPS: lambda found: found.groups,
+    STATE_TIMERS: lambda found: found.timers,
+    STATE_SPILLED: lambda found: found.spilled,
+}
+_OF_SIDES: Mapping[Metric, Callable[[StateMeasures], Mapping[str, int]]] = {
+    JOIN_ROWS: lambda found: found.sides,
+    JOIN_BYTES: lambda found: found.sides_bytes,
+}
+_EXPORTED = (*_OF_INPUTS, *_OF_STATES, *_OF_SIDES, TABLE_ROWS, TABLE_BYTES, TABLE_AGE)
+Series = tuple[tuple[str, ...], Metric, float]
+"""Labels but the name of the job, and a value."""
+
+
+def _series_of(task: TaskMeasures) -> Iterator[Series]:
+    """The series of a task."""
+    labels = task.job, task.task
+    for of_input, value in _OF_INPUTS.items():
+        if task.input is not None and (known := value(task.input)) is not None:
+            yield labels, of_input, known
+    if task.state is None:
+        return
+    for of_state, amount in _OF_STATES.items():
+        if (found := amount(task.state)) is not None:
+            yield labels, of_state, found
+    for of_side, sides in _OF_SIDES.items():
+        for side, size in sides(task.state).items():
+            yield (*labels, side), of_side, size
+
+
+def _of_tables(runners: Iterable[TaskRunner], now_s: float) -> Iterator[Series]:
+    """The series of the tables of a process, the parts of one together."""
+    shared: dict[TableId, SharedTable] = {}
+    for task in (each.task for each in runners):
+        tables = task.runtime.tables if isinstance(task, BatchTask) and task.loaded else None
+        if tables is not None and not tables.left:
+            ids = tuple(tables.ids.items())
+            shared |= {which: tables.by_name[name] for name, which in ids}
+    parts: dict[tuple[str, str], list[TableMeasures]] = {}
+    for which, table in shared.items():
+        if (part := table.measures(now_s)) is not None:
+            parts.setdefault((which.job, which.name), []).append(part)
+    for labels, its in parts.items():
+        yield labels, TABLE_ROWS, sum(each.rows for each in its)
+        yield labels, TABLE_BYTES, sum(each.bytes for each in its)
+        yield labels, TABLE_AGE, max(each.age_s for each in its)
 
 
 # --- edges --------------------------------------------------------------------------------------

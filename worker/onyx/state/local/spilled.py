@@ -122,6 +122,11 @@ class Spill(Disk):
         super().__init__(extents_max)
         self.db = _open(parent, self)
 
+    @property
+    def spilled(self) -> int:
+        """Groups that are only on disk, of all buckets."""
+        return sum(each.cold for each in list(self._buckets.values()))
+
     def bucket(self, form: BucketForm, shards: Shards) -> Bucket:
         """A new bucket, empty."""
         return self.added(SpilledBucket(self.new_prefix(), form, shards, self))
@@ -222,6 +227,11 @@ class SpilledBucket(Bucket):
         """Groups that are only on disk."""
         self._written = False
         """Whether there may be anything on disk."""
+
+    @property
+    def cold(self) -> int:
+        """Groups that are only on disk."""
+        return self._cold
 
     # As a mapping.
 

@@ -116,6 +116,7 @@ def keeper_of(
         services.clock,
         _spooling(settings) if its.needs.engine else settings,
         _held_acks(program, its, emissions),
+        context.holder,
     )
     operator.begin(program, keeper)
     return keeper

@@ -23,6 +23,7 @@ from onyx.base.runs import Numbers, array_of
 from onyx.base.seams import Clock
 from onyx.errors import Unavailable
 from onyx.flow.batch import EncodedRun, Segments
+from onyx.keystate.buckets import Holder
 from onyx.keystate.groups import Shards
 from onyx.keystate.pages import Pages
 from onyx.ledger.applied import Mask
@@ -57,8 +58,14 @@ class StateKeeper:
         clock: Clock,
         settings: StateSettings,
         held_acks: HeldAcks | None = None,
+        holder: Holder | None = None,
     ) -> None:
-        """`held_acks`: where requests may wait for what the task makes."""
+        """
+        Args:
+            held_acks: where requests may wait for what the task makes.
+            holder: has the states of groups.
+        """
+        self._holder = holder
         self.state = state
         self.operator, self.closed, self.shards = state.operator, state.closed, state.shards
         self.writer = writer
@@ -93,7 +100,8 @@ class StateKeeper:
     def measures(self) -> StateMeasures:
         """What is known of the state without a look at it. From any thread; raises as the
         operator's."""
-        return StateMeasures(self.writer.size_bytes) + self.operator.measures()
+        spilled = None if self._holder is None else self._holder.spilled
+        return StateMeasures(self.writer.size_bytes, spilled=spilled) + self.operator.measures()
 
     @property
     def obstacle(self) -> str:
