@@ -58,7 +58,7 @@ def _journalled_early(box: RequestQueue, first: int, wait_s: float) -> Content |
         if each.outcomes is not None:
             continue
         entry = box._taken[each.id]
-        waiting, entry.journalled = entry.journalled, []
+        waiting, entry.journalled = entry.journalled, ()
         request_queue.settle(request_queue.answers_of(waiting, Status.JOURNALLED, entry.count))
     return content
 
@@ -68,7 +68,7 @@ def _processed_early(box: RequestQueue, content: Content) -> None:
     known = [box._taken[each.id] for each in content.requests if each.outcomes is None]
     _appended(box, content)
     for entry in known:
-        waiting, entry.processed = entry.processed, []
+        waiting, entry.processed = entry.processed, ()
         request_queue.settle(request_queue.answers_of(waiting, Status.PROCESSED, entry.count))
 
 

@@ -58,6 +58,31 @@ def test_a_request_is_answered_at_the_level_that_it_asks_for() -> None:
     assert ack.result() == Answer(Status.PROCESSED, segments=2)
 
 
+@pytest.mark.parametrize(
+    ("complete", "answered"),
+    [
+        ([0, 1, 2, 3, 4, 5], "abc"),
+        ([0, 1, 3], "a"),
+        ([2], "b"),
+        ([1, 2, 4, 9], "b"),
+        ([3, 4, 5], "c"),
+        ([9], ""),
+        ([], ""),
+    ],
+)
+def test_each_open_request_is_answered_by_its_own_positions(
+    complete: list[int], answered: str
+) -> None:
+    mailbox = new()
+    sizes = {"a": 2, "b": 1, "c": 3}
+    waiting = {id: mailbox.offer(request(id, *range(size))) for id, size in sizes.items()}
+    journalled(mailbox)
+    mailbox.acked(positions(*complete))
+    assert "".join(id for id, future in waiting.items() if future.done()) == answered
+    mailbox.acked(positions(*(each for each in range(6) if each not in complete)))
+    assert all(future.done() for future in waiting.values())
+
+
 def test_small_requests_go_into_one_chunk_at_positions_that_follow() -> None:
     mailbox = new()
     for id, values in (("a", (1, 2)), ("b", (3,))):

@@ -5,6 +5,7 @@ it is taken once. Bounded by number and by age; a journal knows them further on
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Generic, Protocol, TypeVar
 
 from onyx.base.seams import Clock
@@ -64,6 +65,9 @@ class IdMemory(Generic[K]):
         self._keep_ms = keep_ms
         self._since_ms = since_ms
         self._known: dict[str, K] = {}
+        self._order: deque[str] = deque()
+        """The ids of it. A dict from which the first are taken looks through all that were, each
+        time that it is asked for the first."""
 
     def get(self, id: str) -> K | None:
         """What is known of an id."""
@@ -74,17 +78,19 @@ class IdMemory(Generic[K]):
 
     def add(self, id: str, entry: K) -> None:
         """An id behind all others."""
+        assert id not in self._known, "what is known comes again, and is not added"
         self._known[id] = entry
+        self._order.append(id)
 
     def forget(self) -> None:
         """Drop ids that are too many or too old."""
         oldest_ms = self._clock.wall_ms() - self._keep_ms
-        while self._known:
-            id, entry = next(iter(self._known.items()))
+        while self._order:
+            entry = self._known[self._order[0]]
             old = max(entry.wall_ms, self._since_ms) < oldest_ms or len(self._known) > self._max
             if entry.left > 0 or not old:
                 return
-            del self._known[id]
+            del self._known[self._order.popleft()]
 
     def remembered(self) -> list[RememberedRequest]:
         """Everything that the journal is to know further on."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from operator import attrgetter
 from typing import Any
@@ -30,7 +30,7 @@ from msgspec import field
 
 from onyx.base.seams import Clock
 from onyx.errors import OnyxError
-from onyx.flow.batch import U64, Indices
+from onyx.flow.batch import U64
 from onyx.journal.logs import Content, RememberedRequest
 from onyx.ledger.outcomes import (
     FailedSegment,
@@ -70,9 +70,10 @@ class KnownRequest(msgspec.Struct):
     """Position of its first segment; -1 before it is in the journal."""
     left: int = 0
     """Segments whose trees are not complete."""
-    journalled: list[Future[Answer]] = field(default_factory=list)
-    """Wait for the journal."""
-    processed: list[Future[Answer]] = field(default_factory=list)
+    journalled: tuple[Future[Answer], ...] = ()
+    """Wait for the journal. A tuple: the garbage collector looks through lists, also through empty
+    ones, and a hundred thousand requests are remembered."""
+    processed: tuple[Future[Answer], ...] = ()
     """Wait for the trees."""
     parts: Parts = field(default_factory=dict)
     """What functions give back for its segments, and what is said of them."""
@@ -258,7 +259,7 @@ class RequestQueue:
                 entry.first = each.first
                 self._known.add(each.id, entry)
                 answers += answers_of(entry.journalled, Status.JOURNALLED, entry.count)
-                entry.journalled = []
+                entry.journalled = ()
                 if entry.count and self._tracked:
                     assert not self._open or self._open[-1].end <= entry.first, "in order"
                     self._open.append(entry)
@@ -267,7 +268,7 @@ class RequestQueue:
                 else:
                     entry.left = 0
                     answers += answers_of(entry.processed, Status.PROCESSED, entry.count)
-                    entry.processed = []
+                    entry.processed = ()
             self._known.forget()
         settle(answers)
 
@@ -290,16 +291,30 @@ class RequestQueue:
         """The trees of these positions, which rise, have become complete."""
         answers: SettledAnswers = []
         with self._changed:
-            if not self._open or not len(positions):
-                return
-            owners = owners_of(self._open, positions)
-            done = np.bincount(owners[owners >= 0], minlength=len(self._open))
-            for number in np.flatnonzero(done).tolist():
+            complete = []
+            for number, count in self._open_among(positions):
                 entry = self._open[number]
-                entry.left -= int(done[number])
-                answers += self._complete(entry)
-            self._open = [each for each in self._open if each.left > 0]
+                entry.left -= count
+                if entry.left <= 0:
+                    answers += self._complete(entry)
+                    complete.append(number)
+            for number in reversed(complete):
+                del self._open[number]
         settle(answers)
+
+    def _open_among(self, positions: U64) -> Iterator[tuple[int, int]]:
+        """The open requests, by index, that have some of these positions, which rise, and how many
+        of them. What is in none is passed over."""
+        left, number = positions.astype(np.int64), 0
+        while len(left):
+            number = bisect_right(self._open, int(left[0]), lo=number, key=attrgetter("end"))
+            if number == len(self._open):
+                return
+            entry = self._open[number]
+            before, until = left.searchsorted((entry.first, entry.end)).tolist()
+            if before < until:
+                yield number, until - before
+            left = left[until:]
 
     def returned(self, position: int, parts: Parts) -> None:
         """Functions give something back for a segment, or something is said of it."""
@@ -365,8 +380,8 @@ class RequestQueue:
     def sent_again(self, positions: U64) -> None:
         """These segments are sent again: outputs are to make them durable for whoever waits."""
         with self._changed:
-            for number in np.unique(owners_of(self._open, positions)).tolist():
-                if number >= 0 and self._open[number].processed:
+            for number, _ in self._open_among(positions):
+                if self._open[number].processed:
                     self._awaited.append(self._open[number].end)
 
     def awaited(self, position: int) -> bool:
@@ -469,31 +484,19 @@ def restored(remembered: RememberedRequest) -> KnownRequest:
     return entry
 
 
-def owners_of(entries: Sequence[KnownRequest], positions: U64) -> Indices:
-    """The request of each position, by its index among these, which are in the order of positions;
-    -1 of one that is in none."""
-    if not entries:
-        return np.full(len(positions), -1, dtype=np.intp)
-    at = positions.astype(np.int64)
-    firsts = np.array([each.first for each in entries], dtype=np.int64)
-    ends = np.array([each.end for each in entries], dtype=np.int64)
-    owners: Indices = np.searchsorted(firsts, at, side="right") - 1
-    return np.where(at < ends[owners], owners, -1)
-
-
 def joined(entry: KnownRequest, level: Level) -> Future[Answer]:
     """The answer to a request of this level that is this entry."""
     if level is Level.NONE:
         return answered(Answer(Status.ACCEPTED, segments=entry.count))
     future: Future[Answer] = Future()
     if level is Level.JOURNAL and entry.first < 0:
-        entry.journalled.append(future)
+        entry.journalled += (future,)
     elif level is Level.JOURNAL:
         future.set_result(Answer(Status.JOURNALLED, segments=entry.count))
     elif entry.first >= 0 and entry.left <= 0 and entry.durable:
         future.set_result(processed(entry))
     else:
-        entry.processed.append(future)
+        entry.processed += (future,)
     return future
 
 
@@ -506,7 +509,7 @@ def remembered_of(entry: KnownRequest) -> RememberedRequest:
 
 def answered_by(entry: KnownRequest) -> SettledAnswers:
     """What those are answered who wait for the trees of a request."""
-    waiting, entry.processed = entry.processed, []
+    waiting, entry.processed = entry.processed, ()
     answer = processed(entry)
     return [(future, answer) for future in waiting]
 
@@ -530,7 +533,7 @@ def unavailable(reason: str, entries: Iterable[KnownRequest]) -> SettledAnswers:
     found: SettledAnswers = []
     for entry in entries:
         found += [(future, unavailable) for future in entry.journalled + entry.processed]
-        entry.journalled, entry.processed = [], []
+        entry.journalled, entry.processed = (), ()
     return found
 
 
