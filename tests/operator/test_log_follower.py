@@ -9,6 +9,7 @@ from tests.support.log.markers import marker
 from tests.support.log.memory_log import MemoryLog
 from tests.support.patience import WAIT_S
 
+from onyx.errors import Unavailable
 from onyx.ids import Position
 from onyx.replica.command import Entry
 from onyx.replica.state import Replica
@@ -39,13 +40,60 @@ def test_a_listener_that_raises_has_the_log_followed_anew(monkeypatch: pytest.Mo
         following = follower.Follower(
             Settings(), lambda _: log.client(), 2, listener, nobody, silent
         )
-        await asyncio.wait_for(found.wait(), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            await found.wait()
         writer = log.client()
         writer.append(marker("a"))
         last = writer.append(marker("b"))
-        await asyncio.wait_for(following.arrived(last), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            await following.arrived(last)
         assert following.replica.version == last
         await following.close()
 
     asyncio.run(versions())
     assert heard[0] == 0
+
+
+def test_a_follower_that_is_closed_as_its_log_fails_ends() -> None:
+    log = MemoryLog()
+
+    def fail() -> None:
+        raise Unavailable("for now")
+
+    async def close() -> None:
+        listener = follower.Listener(lambda *_: None, lambda *_: None, lambda: None)
+        following = follower.Follower(
+            Settings(), lambda _: log.client(), 2, listener, nobody, silent
+        )
+        async with asyncio.timeout(WAIT_S):
+            while following.usage is None:
+                await asyncio.sleep(0)
+            await following.ask(list)  # it waits for its next look by now
+            try:
+                await following.ask(fail)
+            except Unavailable:
+                await following.close()
+        assert following.trouble is None, "it has gone on after its end"
+
+    asyncio.run(close())
+
+
+def test_who_waits_for_an_entry_and_is_cancelled_as_it_arrives_ends() -> None:
+    log = MemoryLog()
+
+    async def arrive() -> bool:
+        listener = follower.Listener(lambda *_: None, lambda *_: None, lambda: None)
+        following = follower.Follower(
+            Settings(), lambda _: log.client(), 2, listener, nobody, silent
+        )
+        async with asyncio.timeout(WAIT_S):
+            last = log.client().append(marker("a"))
+            waits = asyncio.create_task(following.arrived(last))
+            while following.replica.version < last:
+                await asyncio.sleep(0)
+            waits.cancel()
+            await asyncio.wait([waits])
+            await following.close()
+        return waits.cancelled()
+
+    assert asyncio.run(arrive())

@@ -94,7 +94,8 @@ def test_it_is_free_when_its_holder_was_silent_while_somebody_looked_on(api: Fak
         assert holder(await second.look()) == "a", "it was renewed"
         clock.now_s += 15.0
         assert holder(await second.look()) == "b"
-        assert await asyncio.wait_for(first.lost(), 60.0) == "b"
+        async with asyncio.timeout(60):
+            assert await first.lost() == "b"
 
     looked(api, steps)
 

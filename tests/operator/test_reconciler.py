@@ -57,7 +57,8 @@ def test_actions_that_are_left_after_the_last_round_are_done_without_news() -> N
         task = asyncio.create_task(reconciler.run())
         reconciler.touch(KEY)
         try:
-            await asyncio.wait_for(done.wait(), 20)
+            async with asyncio.timeout(20):
+                await done.wait()
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -242,7 +242,8 @@ def test_what_swallows_its_end_does_not_outlive_its_cell(
             await asyncio.sleep(0)
             following.cancel()
         await asyncio.wait([following])
-        await asyncio.wait_for(made.ended(), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            await made.ended()
 
     asyncio.run(scenario())
     assert len(swallowed) == 3

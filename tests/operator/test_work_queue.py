@@ -30,7 +30,8 @@ def running(
         queue = WorkQueue("thing", look, pace, metrics)
         task = asyncio.create_task(queue.run())
         try:
-            await asyncio.wait_for(scenario(queue), 20)
+            async with asyncio.timeout(20):
+                await scenario(queue)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

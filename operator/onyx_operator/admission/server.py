@@ -142,7 +142,8 @@ class Webhook:
         self, answer: Callable[[bytes], Awaitable[dict[str, Any]]], body: bytes
     ) -> Reply:
         try:
-            found = await asyncio.wait_for(answer(body), self._settings.review_timeout_s)
+            async with asyncio.timeout(self._settings.review_timeout_s):
+                found = await answer(body)
         except MalformedReview as error:
             raise Rejected(400, str(error)) from error
         except TimeoutError as error:

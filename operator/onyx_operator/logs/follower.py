@@ -111,7 +111,8 @@ class Follower:
         arrived: asyncio.Future[None] = self._loop.create_future()
         self._arrivals.append((position, arrived))
         try:
-            await asyncio.wait_for(arrived, ARRIVAL_TIMEOUT_S)
+            async with asyncio.timeout(ARRIVAL_TIMEOUT_S):
+                await arrived
         except TimeoutError as error:
             raise Unavailable(f"entry {position} of {self._where()} does not arrive") from error
 
@@ -191,7 +192,8 @@ class Follower:
             except Unavailable as error:
                 await self._unreachable(error)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._poke.wait(), CHECK_INTERVAL_S)
+                async with asyncio.timeout(CHECK_INTERVAL_S):
+                    await self._poke.wait()
             self._poke.clear()
 
     def _open(self) -> None:
