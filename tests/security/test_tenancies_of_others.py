@@ -75,7 +75,7 @@ def test_another_spelling_of_the_address_does_not_lead_into_the_log_of_another_c
         api.wait_for("onyxclusters", "onyx", says("Reconciled", "True"))
         eventually(lambda: logs.log("shared")._store.owner.endswith("/default/onyx"))
         api.create(job())
-        api.wait_for("onyxjobs", "job", lambda each: "jobId" in each.get("status", {}))
+        eventually(lambda: logs.commands("submit-job", "shared"))
         for name, namespace, address in (
             ("second", "default", "10.0.0.7:2181"),
             ("onyx", "thieves", "127.0.0.1:2181"),
@@ -131,7 +131,7 @@ def test_neither_asking_first_nor_waiting_leads_to_the_jobs_of_others(
         api.create(cluster())
         api.wait_for("onyxclusters", "onyx", says("Reconciled", "True"))
         api.create(job())
-        api.wait_for("onyxjobs", "job", lambda each: "jobId" in each.get("status", {}))
+        eventually(lambda: logs.commands("submit-job"))
         api.delete("onyxclusters", "onyx")
         api.patch("onyxclusters", "onyx", {"metadata": {"labels": {"a": "b"}}}, namespace="thieves")
         api.wait_for("onyxclusters", "onyx", refused, namespace="thieves")
