@@ -41,7 +41,9 @@ def spent(data: Data, processes: int, batch_size: int) -> dict[str, float]:
         spec["lifecycles"] = [
             {"task": "all", "calls": "bench_probe:span_calls", "options": {"folder": name}}
         ]
-        command = onyx_run.command(job, folder, ["bench_tasks", "bench_probe"], processes)
+        command = onyx_run.command(
+            job, folder, ["bench_tasks", "bench_probe"], processes, apart=True
+        )
         onyx_run.finish(onyx_run.start(command), TIMEOUT_S)
         found = [json.loads(path.read_text()) for path in folder.glob("span-*.json")]
     assert len(found) == processes, f"{len(found)} of {processes} processes had tasks"

@@ -44,7 +44,7 @@ def used(combine: bool, columns: bool, segments: int) -> Used:
         if columns:
             read["options"]["fn"] += "_columns"
             read["batchFormat"] = summed["batchFormat"] = "arrow"
-        command = onyx_run.command(job, Path(name), ["bench_keyed_state"], PROCESSES)
+        command = onyx_run.command(job, Path(name), ["bench_keyed_state"], PROCESSES, apart=True)
         sent = _loopback_bytes()
         done = harness.run(command, onyx_run.ENVIRONMENT, TIMEOUT_S)
         return Used(done.cpu_s, _loopback_bytes() - sent)

@@ -37,7 +37,7 @@ def over_grpc(segments: int, job_name: str) -> list[float]:
         job = onyx_run.manifest(job_name)
         job["spec"]["catalog"][0]["options"]["segments"] = segments
         job["spec"]["lifecycles"][0]["options"]["folder"] = name
-        command = onyx_run.command(job, folder, MODULES, PROCESSES)
+        command = onyx_run.command(job, folder, MODULES, PROCESSES, apart=True)
         onyx_run.finish(onyx_run.start(command), TIMEOUT_S)
         (found,) = [json.loads(path.read_text()) for path in folder.glob("latency-*.json")]
     assert len(found) >= segments, f"{len(found)} of {segments} segments arrived"

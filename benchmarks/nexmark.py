@@ -1,6 +1,6 @@
 """The jobs of `examples/nexmark` against others. `python -m benchmarks.nexmark [--query q5]`
 
-`onyx-1` has all tasks in one process, `onyx-3` in three; `-columns` works on record batches.
+`onyx-1` has all tasks in one process, `onyx-3` in each of three; `-columns` has record batches.
 Bytewax and Pathway are streams; Polars, DuckDB and Spark compute over whole tables, on one thread:
 the limit. The answer of each run is compared with that of pandas. Figures are CPU seconds per
 million events, of which 920,000 are bids; q3 and q8 read the other 80,000. A query that does little
@@ -153,8 +153,10 @@ def _job(query: str, processes: int, columns: bool, data: Data, folder: Path) ->
     name, batch_format = (f"{query}-columns", "arrow") if columns else (query, "dicts")
     job = yaml.safe_load((EXAMPLE / f"{name}.yaml").read_text())
     spec = job["spec"]
+    windowed = {window["task"] for window in spec.get("windows", [])}
     for entry in spec["catalog"]:
-        entry["nPeers"] = 1
+        owned = entry["name"] in windowed and not {"groupByKey", "groupByFn"} & entry.keys()
+        entry["nPeers"] = 1 if owned else processes
         if entry["type"] == "input":
             entry["options"]["path"] = (
                 str(data.folder / Path(entry["options"]["path"]).name) + ".parquet"

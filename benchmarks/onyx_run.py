@@ -27,14 +27,20 @@ def manifest(name: str) -> dict[str, Any]:
 
 
 def command(
-    job: Mapping[str, Any], folder: Path, modules: Sequence[str], processes: int = 1
+    job: Mapping[str, Any],
+    folder: Path,
+    modules: Sequence[str],
+    processes: int = 1,
+    apart: bool = False,
 ) -> list[str]:
-    """The command line that runs a manifest, which is written into `folder`, as its state is."""
+    """The command line that runs a manifest, which is written into `folder`, as its state is.
+    `apart`: each process has one peer, so that each of as many tasks has one of its own."""
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump(dict(job), sort_keys=False))
     return [
         *("env", f"ONYX_STATE_URL={folder / STATE}", "ONYX_JOB_PATHS=/"),  # data lie anywhere
         *(sys.executable, "-m", "onyx.cli", "run", str(path), "--processes", str(processes)),
+        *(("--peers", str(processes)) if apart else ()),
         *(("--modules", ",".join(modules)) if modules else ()),
     ]
 

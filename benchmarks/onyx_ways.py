@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -31,14 +31,14 @@ class Way:
     note: str
     processes: int = 1
     guarantee: str = "at-least-once"
-    peers: Mapping[str, int] = field(default_factory=dict)
-    """Peers of tasks that have more than one."""
     modules: Sequence[str] = ()
     """Of `jobs/`, besides those of the workload."""
     parquet: bool = False
     """It reads the Parquet files."""
     batch_size: int | None = None
     """Of all tasks; otherwise as the manifest has it."""
+    apart: bool = False
+    """Each task has one peer, in a process of its own; otherwise one in each process."""
 
 
 def contenders(
@@ -59,7 +59,7 @@ def _command(way: Way, modules: Sequence[str], data: Data, folder: Path) -> Sequ
     spec = job["spec"]
     spec["guarantee"] = way.guarantee
     for entry in spec["catalog"]:
-        entry["nPeers"] = way.peers.get(entry["name"], 1)
+        entry["nPeers"] = 1 if way.apart else way.processes
         if way.batch_size:
             entry["batchSize"] = way.batch_size
         if entry["type"] == "reduce" and way.guarantee != "exactly-once":
@@ -72,7 +72,7 @@ def _command(way: Way, modules: Sequence[str], data: Data, folder: Path) -> Sequ
     (folder / SHARES).mkdir()
     for entry in spec.get("lifecycles", []):
         entry["options"]["folder"] = str(folder / SHARES)
-    return onyx_run.command(job, folder, modules, way.processes)
+    return onyx_run.command(job, folder, modules, way.processes, way.apart)
 
 
 def shares(output: str, folder: Path) -> Answer:

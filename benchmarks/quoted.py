@@ -44,7 +44,7 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
                "CPU of onyx-1 / plain", 1.3),
         Quoted("one process to Bytewax with one worker, which acknowledges nothing",
                "CPU of onyx-1 / bytewax", 1.0),
-        Quoted("three processes over gRPC to the plain loop", "CPU of onyx-3 / plain", 3.0),
+        Quoted("three processes to the plain loop", "CPU of onyx-3 / plain", 3.0),
         Quoted("three processes to Spark structured streaming with Python UDFs",
                "CPU of onyx-3 / spark", 0.7),
     ),

@@ -58,7 +58,9 @@ def running(form: str) -> Iterator[tuple[Appender, psutil.Process]]:
         folder = Path(name)
         job = onyx_run.manifest(f"requests-{form}.yaml")
         job["spec"]["catalog"][-1]["options"]["path"] = str(folder / "out")
-        command = onyx_run.command(job, folder, ["bench_probe", "bench_columns"], PROCESSES)
+        command = onyx_run.command(
+            job, folder, ["bench_probe", "bench_columns"], PROCESSES, apart=True
+        )
         process = onyx_run.start(command)
         try:
             with api.appender(_settings(process), "bench-requests") as appender:

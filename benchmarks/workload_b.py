@@ -17,7 +17,7 @@ from benchmarks.workload import Goal, Workload, command_line
 
 WAYS = {
     "onyx-1": Way("b.yaml", "1 process, exactly-once", guarantee="exactly-once"),
-    "onyx-3": Way("b.yaml", "3 processes, shuffle, exactly-once", 3, "exactly-once", {"count": 3}),
+    "onyx-3": Way("b.yaml", "3 processes, shuffle, exactly-once", 3, "exactly-once"),
 }
 GOALS = (
     Goal("onyx-1", "bytewax", 0.67, "stateful_map, 1 process each"),
@@ -27,7 +27,7 @@ COLUMNS_WAYS = {
     "onyx-1": Way("b-columns.yaml", "1 process, exactly-once, Parquet", 1, "exactly-once",
                   parquet=True),
     "onyx-3": Way("b-columns.yaml", "3 processes, shuffle, exactly-once, Parquet", 3,
-                  "exactly-once", {"count": 3}, parquet=True),
+                  "exactly-once", parquet=True),
 }  # fmt: skip
 COLUMNS_GOALS = (
     Goal("onyx-1", "bytewax", 0.125, "stateful_map, 1 process each"),

@@ -66,6 +66,7 @@ def asked_of(command: Sequence[str]) -> Asked | None:
     options = dict(zip(rest[1::2], rest[2::2], strict=True))
     modules = frozenset(options.pop("--modules", "").split(","))
     processes = int(options.pop("--processes"))
+    options.pop("--peers", None)  # each task has a worker to itself anyway (`Workers.submit`)
     if options or CHANGES_THE_ENGINE in modules:
         return None
     path = Path(rest[0])

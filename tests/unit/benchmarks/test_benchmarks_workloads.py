@@ -101,14 +101,14 @@ def test_goals_and_quick_runs_name_programs_of_the_workload(letter: str, kind: s
 def test_onyx_runs_the_manifest_with_data_peers_and_guarantee_filled_in(
     tmp_path: Path, bench_data: Path
 ) -> None:
-    three = onyx_ways.Way("b.yaml", "", processes=3, guarantee="exactly-once", peers={"count": 3})
+    three = onyx_ways.Way("b.yaml", "", processes=3, guarantee="exactly-once")
     contender = onyx_ways.contenders({"three": three}, ["bench_sums"], onyx_ways.emitted)
     command = contender["three"].command(data.words(20), tmp_path)
     assert list(command[-4:]) == ["--processes", "3", "--modules", "bench_sums"]
     job = parse_manifest((tmp_path / "job.yaml").read_bytes(), "job.yaml")
     read, split, count, write = job.catalog
     assert job.guarantee == "exactly-once"
-    assert [each.n_peers for each in (read, split, count, write)] == [1, 1, 3, 1]
+    assert [each.n_peers for each in (read, split, count, write)] == [3, 3, 3, 3]
     assert read.options["path"] == data.words(20).pattern
     assert write.options["path"] == str(tmp_path / "out")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onyx.cli.commands import run as command
-from onyx.cli.local_run import fewest_peers, settings_for
+from onyx.cli.local_run import fewest_peers, peers_of_processes, settings_for
 from onyx.model.job import CatalogEntry, Job
 from onyx.settings import TelemetrySettings
 
@@ -69,3 +69,19 @@ def test_a_limit_that_a_run_does_not_reach_is_said(entry: CatalogEntry, said: li
     ends = (CatalogEntry("read", "input", plugin="p"), CatalogEntry("write", "output", plugin="p"))
     job = Job("j", (("read", "f"), ("f", "write")), (ends[0], entry, ends[1]))
     assert [each.path for each in fewest_peers(job)] == said
+
+
+@pytest.mark.parametrize(
+    ("peers", "processes", "least", "expected"),
+    [(None, 1, 1, [3]), (None, 3, 1, [3, 3, 3]), (None, 2, 4, [6, 6]), (4, 3, 1, [2, 1, 1])],
+)
+def test_each_process_has_peers_for_all_tasks_unless_their_number_is_given(
+    peers: int | None, processes: int, least: int, expected: list[int]
+) -> None:
+    tasks = (
+        CatalogEntry("read", "input", plugin="files", min_peers=least),
+        CatalogEntry("work", "function", fn="m:f", min_peers=least),
+        CatalogEntry("write", "output", plugin="files", min_peers=least),
+    )
+    job = Job("job", (("read", "work"), ("work", "write")), tasks)
+    assert peers_of_processes(job, peers, processes) == expected

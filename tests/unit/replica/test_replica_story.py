@@ -87,11 +87,11 @@ ENTRIES: list[tuple[ReplicaLog, Command, str, list[str]]] = [
          "the cluster has 2, 2 of them free"],
     ),
     (
-        ReplicaLog().join("g", peers=3).join("h", peers=1).submit().ready(),
+        ReplicaLog().join("g", peers=2).join("h", peers=1).submit().join("i", peers=1).ready(),
         GroupLeaveCluster(id="h"), "h",
         ["- worker-left: worker h has left",
          "j job-reallocated: allocated anew, because worker h left: "
-         "3 peers on 1 worker: read 1 (1 gone), parse 1, write 1 (1 new, 1 gone)"],
+         "3 peers on 2 workers: read 1 (1 gone), parse 1 (1 new, 1 gone), write 1"],
     ),
     (
         running(peers=4), LeaveCluster("g-0", "g", restart=True, restarted_id="g-9"), "g",

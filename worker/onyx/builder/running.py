@@ -133,7 +133,7 @@ class Runnable(ABC):
         found = of_its_author(settings_for(job, None))
         _refuse(wrong_here(job, found))
         _refuse(why_not_here(job, found, replaces=replace))
-        warn([*done_in_vain(job, found, peers is None), *self._notices(job)])
+        warn([*done_in_vain(job, found, peers is None and processes == 1), *self._notices(job)])
         dealt = peers_of_processes(job, peers, processes)
         with interrupted_by_sigterm():
             status, _ = run_here(job, found, dealt, timeout_s=timeout_s)

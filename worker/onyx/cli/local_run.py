@@ -146,14 +146,16 @@ def peers_of_processes(job: Job, peers: int | None, processes: int) -> list[int]
     """How many peers each process offers, as evenly as possible; a process without one is left out.
 
     Args:
-        peers: in all; as many as the job needs, and one a process, if None.
+        peers: in all; if None as many as the job needs, and enough that each process has the whole
+            way: one for each task.
         processes: of workers.
 
     Raises:
         UserError: they are fewer than the job needs.
     """
-    needed = sum(peers_needed(job).values())
-    total = max(needed, processes) if peers is None else peers
+    least = peers_needed(job)
+    needed = sum(least.values())
+    total = max(needed, processes * len(least)) if peers is None else peers
     if total < needed:
         raise UserError(
             f"job {job.name} needs {needed} peers, --peers gives {total}: give more, or leave "

@@ -112,7 +112,7 @@ def run(
         kept = None if keep is None else local_run.Kept(keep, resume)
         job, found = local_run.checked(file, modules, engine, log_level)
         dealt = local_run.peers_of_processes(job, peers, processes)
-        local_run.refuse_here(job, found, file, replace, resume, peers is None)
+        local_run.refuse_here(job, found, file, replace, resume, peers is None and processes == 1)
         status, progress = local_run.run_here(
             job, found, dealt, as_json, timeout, (there, launcher), options, kept
         )

@@ -2,9 +2,10 @@
 
 An assignment problem: staying costs nothing, moving costs something, a peer without the tags of a
 task cannot sit there. As many peers of each task stay as the counts allow; only the open seats are
-then filled. That cannot be beaten in moves, so the whole problem is given to the solver only if the
-open seats cannot be filled like that (a peer with rare tags sits where anybody could). Colocated
-jobs come first, machine by machine: they can use fewer peers than the others can.
+then filled, process by process (`dealing`). That cannot be beaten in moves, so the whole problem is
+given to the solver only if the open seats cannot be filled like that (a peer with rare tags sits
+where anybody could). Colocated jobs come first, machine by machine: they can use fewer peers than
+the others can.
 
 Rows and columns of that problem are in an order that depends on the log alone, so every peer of the
 cluster computes the same places.
@@ -12,16 +13,17 @@ cluster computes the same places.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from onyx.ids import JobId, PeerId, TaskName
+from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.replica.scheduling.colocation import PINNING, Batches, by_machine
+from onyx.replica.scheduling.dealing import Seat, deal, group_of
 from onyx.replica.scheduling.demand import has_tags
 from onyx.replica.state import Replica
 
-Seat = tuple[JobId, TaskName]
 Places = dict[Seat, tuple[PeerId, ...]]
 
 
@@ -53,7 +55,7 @@ def place(replica: Replica, plan: SeatPlan) -> Places | None:
         if count and job not in plan.machines
     }
     taken = frozenset(peer for peers in together.values() for peer in peers)
-    stay = {seat: _staying(replica, seat, taken)[:count] for seat, count in counts.items()}
+    stay = {seat: _staying(replica, seat, taken, count) for seat, count in counts.items()}
     placed = _fill(replica, counts, stay, taken)
     if placed is None:
         pinned = {seat: _pinned(replica, seat, stay) for seat in counts}
@@ -93,8 +95,22 @@ def _colocate(replica: Replica, plan: SeatPlan) -> Places | None:
     return {seat: _in_order(replica, seat, peers) for seat, peers in found.items()}
 
 
-def _staying(replica: Replica, seat: Seat, taken: frozenset[PeerId]) -> tuple[PeerId, ...]:
-    return tuple(peer for peer in _present(replica, seat) if peer not in taken)
+def _staying(
+    replica: Replica, seat: Seat, taken: frozenset[PeerId], count: int
+) -> tuple[PeerId, ...]:
+    """Peers that keep the seat, so many: the first of each process before its second, so that what
+    is left of the tasks of a job is in the same processes."""
+    here = [peer for peer in _present(replica, seat) if peer not in taken]
+    if len(here) <= count:
+        return tuple(here)
+    order = {group: number for number, group in enumerate(replica.groups)}
+    ranks = Counter[GroupId]()
+    keys: dict[PeerId, tuple[int, int]] = {}
+    for peer in here:
+        group = group_of(replica, peer)
+        keys[peer] = ranks[group], order.get(group, len(order))
+        ranks[group] += 1
+    return tuple(sorted(here, key=keys.__getitem__)[:count])
 
 
 def _fill(
@@ -107,42 +123,72 @@ def _fill(
     """Fill the seats that `stay` leaves open with the peers that it and `others` leave free."""
     taken = others.union(*stay.values()) if stay else others
     free = [peer for peer in (replica.peers if order is None else order) if peer not in taken]
-    open_ = [seat for seat, peers in stay.items() for _ in range(counts[seat] - len(peers))]
-    if len(open_) > len(free):
+    open_ = {seat: more for seat in stay if (more := counts[seat] - len(stay[seat]))}
+    if sum(open_.values()) > len(free):
         return None
-    chosen = _choose(replica, open_, free)
-    if chosen is None:
+    found = _choose(replica, stay, open_, free)
+    if found is None:
         return None
-    added: dict[Seat, list[PeerId]] = {seat: [] for seat in stay}
-    for seat, peer in zip(open_, chosen, strict=True):
-        added[seat].append(peer)
-    assert all(len(stay[each]) + len(added[each]) >= counts[each] for each in stay), "no open seat"
-    return {seat: _in_order(replica, seat, (*stay[seat], *added[seat])) for seat in stay}
+    assert all(len(found[each]) >= counts[each] for each in stay), "no open seat"
+    return {seat: _in_order(replica, seat, peers) for seat, peers in found.items()}
 
 
 def _choose(
-    replica: Replica, open_: Sequence[Seat], free: Sequence[PeerId]
-) -> Sequence[PeerId] | None:
-    """A peer for each open seat, with fewest moves."""
+    replica: Replica,
+    stay: Mapping[Seat, tuple[PeerId, ...]],
+    open_: Mapping[Seat, int],
+    free: Sequence[PeerId],
+) -> Mapping[Seat, Sequence[PeerId]] | None:
+    """Who has each seat when the open ones are filled, with fewest moves."""
     if not open_:
-        return ()
-    seats = sorted(set(open_))
+        return stay
+    seats = sorted(open_)
     before = {peer: seat for seat in seats for peer in _present(replica, seat)}
+    kinds = sorted({replica.peer_tags.get(peer, ()) for peer in free}, key=lambda t: (len(t), t))
+    alike = {kind: [p for p in free if replica.peer_tags.get(p, ()) == kind] for kind in kinds}
     somebody_may_stay = any(peer in before for peer in free)
     if not somebody_may_stay and not _any_tags(replica, seats):
-        return sorted(free, key=lambda peer: len(replica.peer_tags.get(peer, ())))[: len(open_)]
+        left = dict(open_)
+        return _dealt(replica, stay, [(left, alike[kind]) for kind in kinds])
     # NumPy takes long to import, and most clusters never need it here.
     from onyx.replica.scheduling.assignment import cheapest
 
-    kinds = sorted({replica.peer_tags.get(peer, ()) for peer in free})
+    rows = [seat for seat, count in open_.items() for _ in range(count)]
     columns = cheapest(
         [_costs(replica, seat, kinds) for seat in seats],
         [kinds.index(replica.peer_tags.get(peer, ())) for peer in free],
         {column: seats.index(before[peer]) for column, peer in enumerate(free) if peer in before},
-        [seats.index(seat) for seat in open_],
+        [seats.index(seat) for seat in rows],
         _FORBIDDEN,
     )
-    return None if columns is None else [free[column] for column in columns]
+    if columns is None:
+        return None
+    # Who stays is settled; peers with the same tags may change places with each other.
+    chosen = [(seat, free[column]) for seat, column in zip(rows, columns, strict=True)]
+    settled = {seat: [*peers] for seat, peers in stay.items()}
+    wanted = {kind: Counter[Seat]() for kind in kinds}
+    for seat, peer in chosen:
+        if peer in before:
+            settled[seat].append(peer)
+        else:
+            wanted[replica.peer_tags.get(peer, ())][seat] += 1
+    others = {kind: [p for p in alike[kind] if p not in before] for kind in kinds}
+    return _dealt(replica, settled, [(wanted[kind], others[kind]) for kind in kinds])
+
+
+def _dealt(
+    replica: Replica,
+    seated: Mapping[Seat, Sequence[PeerId]],
+    parts: Iterable[tuple[dict[Seat, int], Sequence[PeerId]]],
+) -> dict[Seat, list[PeerId]]:
+    """Who has each seat when open ones are filled, part by part: with these peers as far as there
+    are any. What they leave open is less by those."""
+    found = {seat: [*peers] for seat, peers in seated.items()}
+    for open_, peers in parts:
+        for seat, its in deal(replica, found, open_, peers).items():
+            found[seat] += its
+            open_[seat] -= len(its)
+    return found
 
 
 def _costs(replica: Replica, seat: Seat, kinds: Sequence[tuple[str, ...]]) -> list[float]:
