@@ -46,7 +46,7 @@ class Run:
 
     wall_s: float
     cpu_s: float
-    rss_peak_bytes: int
+    pss_peak_bytes: int
     output: str
 
 
@@ -83,7 +83,7 @@ class Result:
     """Net of start-up, per million records."""
     total_cpu_s: float
     wall_s: float
-    rss_peak_bytes: int
+    pss_peak_bytes: int
     note: str
 
 
@@ -108,14 +108,14 @@ def run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float
             stderr=subprocess.STDOUT,
             env={**os.environ, **COMPILED, **environment},
         )
-        rss_peak = _watch(process, started + timeout_s, strangers)
+        pss_peak = _watch(process, started + timeout_s, strangers)
         wall_s = time.monotonic() - started
         _reap_descendants(strangers)
         output.seek(0)
         text = output.read()
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)}: exit {process.returncode}\n{text[-3000:]}")
-    return Run(wall_s, _children_cpu_s() - before, rss_peak, text)
+    return Run(wall_s, _children_cpu_s() - before, pss_peak, text)
 
 
 @contextlib.contextmanager
@@ -144,27 +144,29 @@ def _children_cpu_s() -> float:
 def _watch(
     process: subprocess.Popen[bytes], deadline: float, strangers: Set[psutil.Process]
 ) -> int:
-    """Wait for the program; the highest sum of resident memory seen."""
-    rss_peak = 0
+    """Wait for the program; the most memory that was seen, of all its processes."""
+    pss_peak = 0
     while True:
         try:
             process.wait(SAMPLE_INTERVAL_S)
-            return rss_peak
+            return pss_peak
         except subprocess.TimeoutExpired:
-            rss_peak = max(rss_peak, sum(map(_rss, _descendants() - strangers)))
+            pss_peak = max(pss_peak, sum(map(_pss, _descendants() - strangers)))
         if time.monotonic() > deadline:
             _kill(_descendants() - strangers)
             process.wait()
-            return rss_peak
+            return pss_peak
 
 
 def _descendants() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 
 
-def _rss(process: psutil.Process) -> int:
-    with contextlib.suppress(psutil.Error):
-        return int(process.memory_info().rss)
+def _pss(process: psutil.Process) -> int:
+    """Its part of what it has resident (PSS): a page that several share counts once."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+        return int(next(each.split()[1] for each in lines if each.startswith("Pss:"))) * 1_024
     return 0
 
 
@@ -251,7 +253,7 @@ def result(contender: Contender, measured: Sequence[tuple[float, Run]]) -> Resul
         cpu_s_per_million=Repeats(tuple(cpu_s for cpu_s, _ in measured)),
         total_cpu_s=median(run.cpu_s for run in runs),
         wall_s=median(run.wall_s for run in runs),
-        rss_peak_bytes=max(run.rss_peak_bytes for run in runs),
+        pss_peak_bytes=max(run.pss_peak_bytes for run in runs),
         note=contender.note,
     )
 
@@ -284,7 +286,7 @@ def report(title: str, results: Sequence[Result | Absent], unit: str) -> dict[st
     base = used(results).get(unit)
     table = Table(title=title, title_justify="left", caption_justify="left")
     table.add_column("program")
-    for heading in (f"CPU / {unit}", "CPU s/M", "low .. high", "all CPU s", "wall s", "RSS MB"):
+    for heading in (f"CPU / {unit}", "CPU s/M", "low .. high", "all CPU s", "wall s", "PSS MB"):
         table.add_column(heading, justify="right")
     table.add_column("note")
     rows = []
@@ -302,7 +304,7 @@ def report(title: str, results: Sequence[Result | Absent], unit: str) -> dict[st
             f"{cpu.best:.3f} .. {max(cpu.values):.3f}",
             f"{each.total_cpu_s:.2f}",
             f"{each.wall_s:.2f}",
-            f"{each.rss_peak_bytes / 1e6:.0f}",
+            f"{each.pss_peak_bytes / 1e6:.0f}",
             each.note,
         )
         rows.append({**asdict(each), "cpu_s_per_million": cpu.values, "ratio": ratio})

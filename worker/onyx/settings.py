@@ -289,7 +289,8 @@ class LedgerSettings(msgspec.Struct, frozen=True):
     """Accounting for segments: acks, frontiers and retries."""
 
     frontier_interval_s: float = 2.0
-    """Interval at which an input checkpoints the frontier of each partition."""
+    """Interval at which an input checkpoints the frontier of each partition; sooner, up to four
+    times a second, when much is complete."""
     ack_interval_s: float = 0.02
     """Longest delay of an ack; acks for the same root are combined meanwhile."""
     retry_delay_s: float = 0.1

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+from onyx.processes.child import worker_environment
 from onyx.processes.worker_process import SYSTEM_FROM_BYTES
+from onyx.settings import Settings
 
 PROGRAM = """
 import resource, sys
@@ -57,3 +59,16 @@ def test_what_the_user_has_set_holds():
 @glibc
 def test_large_blocks_are_returned_at_once():
     assert faults("kept", 2 * SYSTEM_FROM_BYTES) > PAGES
+
+
+@glibc
+def test_columns_take_what_everybody_has_freed():
+    program = "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=dict(worker_environment(Settings())),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "system"

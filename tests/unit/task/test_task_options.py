@@ -14,6 +14,7 @@ from tests.support.jobs.bench import Bench, chain
 from onyx.ids import JobId
 from onyx.model.changing import with_options
 from onyx.peer.work.holding import HoldTimes
+from onyx.task.source import source as source_module
 from onyx.task.source.source import ReadLimit, Source, part_of
 from onyx.task.task import BatchTask
 
@@ -119,6 +120,20 @@ def test_an_input_saves_how_far_it_is_after_so_many_segments() -> None:
     steps = sorted(saved)
     assert len(steps) > 10, "time alone would have saved once"
     assert all(later - earlier >= 20 for earlier, later in pairwise(steps))
+
+
+def test_an_input_that_completes_much_saves_before_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, saved = running({"maxPending": 40}), list[int]()
+    monkeypatch.setattr(source_module, "SAVED_EVERY_SEGMENTS", 20)
+    monkeypatch.setattr(Source, "save_frontiers", lambda self: saved.append(self.completed))
+    bench.outputs["write"][0].flushes = True
+    for _ in range(1_500):
+        bench.round()
+        bench.clock.advance(0.001)
+    assert 4 <= len(saved) <= 1.5 / source_module.SAVED_AFTER_S, "nothing is due by time"
+    assert all(later - earlier >= 20 for earlier, later in pairwise(saved))
 
 
 @pytest.mark.short(2)

@@ -33,6 +33,9 @@ SAMPLED_SEGMENTS = 8
 STEP_MAX = 255
 """Largest difference of two neighbours that is one byte in a column of steps."""
 
+_LOOKED_AT = 4_096
+"""Values at the beginning of a long column, by which its form is guessed."""
+
 _LITTLE_ENDIAN = np.dtype("<u8")
 _VALUES_END = 1 << 64
 
@@ -167,6 +170,11 @@ def encode_column(column: Numbers | None) -> bytes:
     column = array_of(column).astype(_LITTLE_ENDIAN, copy=False)
     if len(column) < 2:
         return column.tobytes()
+    if len(column) > 2 * _LOOKED_AT:
+        # Ids of a fan-out, which leap all the time, would be copied several times to see that.
+        few = column[1:_LOOKED_AT] - column[: _LOOKED_AT - 1]
+        if int(np.count_nonzero(few > STEP_MAX)) > len(few) // 2:
+            return column.tobytes()
     steps = column[1:] - column[:-1]
     largest = steps.max()
     if largest == 1 and int(column[-1]) - int(column[0]) == len(steps):

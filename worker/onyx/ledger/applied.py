@@ -136,7 +136,8 @@ class Applied:
     def columns(self) -> tuple[U64, U64]:
         """Roots (attempt bits cleared) and ids of all that is known, for a snapshot."""
         found = _joined([*map(_batch_of, self._runs), *self._recent])
-        return without_attempts(array_of(found.roots)), array_of(found.ids)
+        roots = array_of(found.roots)
+        return without_attempts(roots) if any_retried(roots) else roots, array_of(found.ids)
 
     def _suspect(self, roots: U64) -> None:
         """First attempts up to the last of these positions of each partition may be repeats."""

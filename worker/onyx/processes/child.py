@@ -39,6 +39,8 @@ def worker_environment(settings: Settings) -> Mapping[str, str]:
     # process that has some. (Arrow has this allocator, but takes another if nobody says different.)
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")
     environment.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    if "CS_GNU_LIBC_VERSION" in os.confstr_names:  # why: `worker_process`, on memory
+        environment.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     return environment
 

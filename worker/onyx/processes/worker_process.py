@@ -12,6 +12,9 @@ measured, where copying them takes 20 us. Rejected: environment variables of gli
 supervisor. They would be inherited by whatever user code starts. What the user has set by these
 variables holds.
 
+What is free is free for everybody: Arrow takes its memory from the same allocator (its own keeps
+tens of MB that nobody else gets), of which all threads share two heaps and not eight a core.
+
 *It freezes when its supervisor is frozen.* SIGSTOP to a worker, by the process id that its user
 knows, goes to the supervisor and cannot be passed on. It has to mean the worker nevertheless: its
 session expires, and others take over. So the worker looks at the state of its supervisor, which
@@ -54,9 +57,12 @@ KEPT_BYTES_MAX = 16_777_216
 """The bytes of free memory at the end of a heap; several threads share one."""
 SYSTEM_FROM_BYTES = 8_388_608
 """Larger blocks are asked from the system one by one, and returned when they are freed."""
+HEAPS_MAX = 2
+"""Nearly all that allocates much has the lock of the interpreter."""
 _OPTIONS = (
     ("MALLOC_TRIM_THRESHOLD_", -1, KEPT_BYTES_MAX),
     ("MALLOC_MMAP_THRESHOLD_", -3, SYSTEM_FROM_BYTES),
+    ("MALLOC_ARENA_MAX", -8, HEAPS_MAX),
 )
 """Variable of the user, and number of the option in `malloc.h`."""
 COLLECTOR_THRESHOLDS = (50_000, 20, 100)

@@ -49,7 +49,6 @@ BLOCK_BYTES = 262_144
 """Size from which on a block is packed."""
 _CODEC = "lz4"
 _LITTLE_ENDIAN = np.dtype("<u8")
-_ZERO = np.zeros(1, dtype=np.uint64)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -414,8 +413,11 @@ def _block(values: list[bytes]) -> tuple[int, bytes]:
 
 
 def _packed_roots(roots: U64) -> bytes:
-    distances = np.diff(roots, prepend=_ZERO).astype(_LITTLE_ENDIAN, copy=False)
-    packed: bytes = pa.Codec(_CODEC).compress(distances.tobytes(), asbytes=True)
+    # There may be millions of them: this makes one array, and no copies of it.
+    distances = np.empty(len(roots), dtype=_LITTLE_ENDIAN)
+    distances[:1] = roots[:1]
+    np.subtract(roots[1:], roots[:-1], out=distances[1:])
+    packed: bytes = pa.Codec(_CODEC).compress(distances, asbytes=True)
     return packed
 
 

@@ -57,6 +57,11 @@ RESERVING_MAX = 8
 RESERVED_S = 2.0
 """Reserved ahead under a limit: as much as may be read between two saves by time."""
 
+SAVED_EVERY_SEGMENTS = 16_384
+SAVED_AFTER_S = 0.25
+"""Frontiers are saved before their time when so many segments are complete, so often at most. What
+is complete and not saved is remembered by each task with state, segment by segment."""
+
 GRAIN_S = 0.02
 """A batch waits for the tokens of this time: batches of a few segments cost more than they hold."""
 
@@ -104,7 +109,7 @@ class Source:
         self._next_lost_log_s = 0.0
         self.rested_s = math.inf
         """When something has rested long enough to be read again."""
-        self._next_checkpoint_s = 0.0
+        self._next_checkpoint_s = self._saved_s = 0.0
         self._completed_at_save = 0
         self._since_flush = 0
         """Segments sent since the last flush whose acks are waited for."""
@@ -387,21 +392,23 @@ class Source:
 
     def checkpoint(self, interval_s: float) -> bool:
         """Save frontiers if that is due, so many seconds after the last time, or as soon as enough
-        segments are complete (`checkpointSegments`); True when it was by time."""
+        segments are complete (`checkpointSegments`, or many); True when it was by time."""
         now_s = self._clock.monotonic_s()
         if now_s < self._next_checkpoint_s:
-            self._save_by_count()
+            self._save_by_count(now_s)
             return False
-        self._next_checkpoint_s = now_s + interval_s
+        self._next_checkpoint_s, self._saved_s = now_s + interval_s, now_s
         self._completed_at_save = self.completed
         for partition in self.partitions.values():
             partition.checkpoint()
         return True
 
-    def _save_by_count(self) -> None:
-        enough = self._entry.checkpoint_segments
-        if enough is not None and self.completed - self._completed_at_save >= enough:
-            self._completed_at_save = self.completed
+    def _save_by_count(self, now_s: float) -> None:
+        enough, after_s = self._entry.checkpoint_segments, 0.0
+        if enough is None:  # as often as it costs nothing
+            enough, after_s = SAVED_EVERY_SEGMENTS, SAVED_AFTER_S
+        if self.completed - self._completed_at_save >= enough and now_s >= self._saved_s + after_s:
+            self._completed_at_save, self._saved_s = self.completed, now_s
             self.save_frontiers()
 
     def _read_new(self, partition: Partition, in_flight: int) -> list[Batch]:
