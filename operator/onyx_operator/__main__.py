@@ -10,6 +10,7 @@ import sys
 
 from onyx.errors import OnyxError
 from onyx.telemetry.logs import configure
+from onyx_operator.api_client import cluster_configuration  # before what imports more of it
 from onyx_operator.application import run
 from onyx_operator.settings import operator_settings
 
@@ -26,7 +27,7 @@ def main() -> int:
         configure(telemetry.log_level, telemetry.log_format)
         logging.getLogger("onyx_operator").setLevel(telemetry.log_level.upper())
         _tune_collector()
-        asyncio.run(run(settings))
+        asyncio.run(run(settings, cluster_configuration()))
     except OnyxError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -20,7 +20,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-from kubernetes import client as kubernetes_client
 from msgspec.structs import replace
 
 from onyx.log.interface import ClientLog
@@ -29,6 +28,7 @@ from onyx.settings import Settings
 from onyx.submission.job_checks import wrong_options, wrong_sql
 from onyx.telemetry.http_server import TelemetryServer
 from onyx_operator.admission.server import Check, serve_webhook
+from onyx_operator.api_client import Configuration
 from onyx_operator.authors import Authors
 from onyx_operator.clusters.check import check
 from onyx_operator.clusters.controller import Clusters
@@ -40,7 +40,7 @@ from onyx_operator.informers.informer import Informer
 from onyx_operator.informers.watches import NamespaceWatches
 from onyx_operator.installation.installation import InstallationSecrets
 from onyx_operator.jobs.controller import Jobs
-from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube, cluster_configuration
+from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube
 from onyx_operator.lease import OperatorLease
 from onyx_operator.liveness import OperatorLiveness
 from onyx_operator.metrics import OperatorMetrics
@@ -54,7 +54,7 @@ CHECKS = (wrong_options, wrong_sql)
 
 async def run(
     settings: OperatorSettings,
-    configuration: kubernetes_client.Configuration | None = None,
+    configuration: Configuration,
     stop: asyncio.Event | None = None,
     connect: Callable[[Settings], ClientLog] = ZooKeeperClientLog,
 ) -> None:
@@ -62,7 +62,7 @@ async def run(
 
     Args:
         settings: all settings.
-        configuration: where the API server is; by default that of the pod or of `KUBECONFIG`.
+        configuration: where the API server is.
         stop: set it to end the operator in an orderly way.
         connect: opens the log of a cluster.
 
@@ -72,7 +72,6 @@ async def run(
     """
     # kopf asks for the user's name, which a container with a bare uid does not have.
     os.environ.setdefault("LOGNAME", MANAGER)
-    configuration = configuration or cluster_configuration()
     stop = stop or asyncio.Event()
     with _stop_signals(stop):
         async with AsyncExitStack() as opened:
@@ -92,7 +91,7 @@ async def run(
 
 def _open_operator(
     settings: OperatorSettings,
-    configuration: kubernetes_client.Configuration,
+    configuration: Configuration,
     connect: Callable[[Settings], ClientLog],
     opened: AsyncExitStack,
 ) -> OperatorProcess:
@@ -128,7 +127,7 @@ def _open_operator(
 
 async def _start(
     operator: OperatorProcess,
-    configuration: kubernetes_client.Configuration,
+    configuration: Configuration,
     opened: AsyncExitStack,
     stop: asyncio.Event,
 ) -> None:

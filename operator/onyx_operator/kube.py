@@ -23,14 +23,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import urllib3
-from kubernetes import client as kubernetes_client
-from kubernetes import config as kubernetes_config
-from urllib3.util.ssl_ import create_urllib3_context
 
 from onyx.base.structs import UNREADABLE
 from onyx.errors import OnyxError, Unavailable
 from onyx.model.manifest import API_VERSION, CLUSTER_KIND, JOB_KIND
-from onyx.tls.contexts import lenient
+from onyx_operator.api_client import Configuration, api_client
 from onyx_operator.event_series import EventSeries, RepeatedEvent
 from onyx_operator.settings import KubeSettings
 
@@ -115,14 +112,12 @@ class Kube:
 
     def __init__(
         self,
-        settings: KubeSettings | None = None,
-        configuration: kubernetes_client.Configuration | None = None,
+        settings: KubeSettings | None,
+        configuration: Configuration,
         observe: Observe = lambda verb, status, seconds: None,
     ) -> None:
-        """`configuration`: where the API server is; by default that of the pod's service account,
-        or of `KUBECONFIG`."""
+        """`configuration`: where the API server is."""
         self._settings = settings or KubeSettings()
-        configuration = configuration or cluster_configuration()
         configuration.retries = False
         configuration.connection_pool_maxsize = self._settings.threads_max
         self._client = api_client(configuration)
@@ -320,36 +315,11 @@ class Kube:
         return response.status, response.data
 
 
-def _mark(configuration: kubernetes_client.Configuration) -> str:
+def _mark(configuration: Configuration) -> str:
     trusted = configuration.ssl_ca_cert
     if not trusted:
         return ""
     return hashlib.sha256(Path(trusted).read_bytes()).hexdigest()[:_MARK_CHARACTERS]
-
-
-def api_client(configuration: kubernetes_client.Configuration) -> kubernetes_client.ApiClient:
-    """A client of the API server that is there."""
-    found = kubernetes_client.ApiClient(configuration)
-    context = lenient(create_urllib3_context())
-    found.rest_client.pool_manager.connection_pool_kw["ssl_context"] = context
-    return found
-
-
-def cluster_configuration() -> kubernetes_client.Configuration:
-    """Where the API server is: the pod's service account, else `KUBECONFIG`.
-
-    Raises:
-        Unavailable: there is neither.
-    """
-    configuration = kubernetes_client.Configuration()
-    try:
-        kubernetes_config.load_incluster_config(client_configuration=configuration)
-    except kubernetes_config.ConfigException:
-        try:
-            kubernetes_config.load_kube_config(client_configuration=configuration)
-        except kubernetes_config.ConfigException as error:
-            raise Unavailable(f"there is no Kubernetes to talk to: {error}") from error
-    return configuration
 
 
 def event_body(

@@ -34,7 +34,7 @@ def looked(api: FakeApi, steps: Callable[[Callable[..., OperatorLease]], Awaitab
     configuration.host = api.url
 
     async def run() -> None:
-        kube = Kube(configuration=configuration)
+        kube = Kube(None, configuration)
 
         def lease(holder: str, clock: Clock | None = None) -> OperatorLease:
             wanted = LeaseSettings("default", "onyx", holder, 15.0)

@@ -29,9 +29,9 @@ from typing import Any
 
 import kopf
 from kopf._cogs.structs.credentials import Vault
-from kubernetes import client as kubernetes_client
 
 from onyx.tls.contexts import lenient
+from onyx_operator.api_client import Configuration
 from onyx_operator.kube import Object, Resource
 
 ALL = ""
@@ -64,7 +64,7 @@ class Cell:
 
     def __init__(
         self,
-        configuration: kubernetes_client.Configuration,
+        configuration: Configuration,
         scope: str,
         watched: Sequence[tuple[Resource, str]],
         deliver: Deliver,
@@ -186,7 +186,7 @@ def _ignore(resource: Resource, event: str, body: Object) -> None:
     """Nothing is heard of a cell that was stopped."""
 
 
-def credentials(configuration: kubernetes_client.Configuration) -> kopf.ConnectionInfo:
+def credentials(configuration: Configuration) -> kopf.ConnectionInfo:
     """Address and credentials in the client's configuration; a token may have been renewed."""
     header = configuration.get_api_key_with_prefix("BearerToken")
     header = header or configuration.get_api_key_with_prefix("authorization") or ""

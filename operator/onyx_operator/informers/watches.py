@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from itertools import chain, repeat
 
-from kubernetes import client as kubernetes_client
-
 from onyx.errors import Unavailable
+from onyx_operator.api_client import Configuration
 from onyx_operator.informers.cell import ALL, Cell
 from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import NAMESPACES, Kube, KubeError, Object, Resource
@@ -45,7 +44,7 @@ class NamespaceWatches:
     def __init__(
         self,
         settings: OperatorSettings,
-        configuration: kubernetes_client.Configuration,
+        configuration: Configuration,
         kube: Kube,
         metrics: OperatorMetrics,
         informers: Sequence[Informer],

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
 from kubernetes import client as kubernetes_client
 
 from onyx.tls.contexts import STRICT, client_context
+from onyx_operator.api_client import api_client
 from onyx_operator.informers.cell import credentials
-from onyx_operator.kube import api_client
 
 
 def _strict(make: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
