@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import shutil
 from pathlib import Path
 from threading import Thread
-from types import ModuleType
 from typing import Any
 
 import helm_python
@@ -37,14 +37,14 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield server
 
 
-def script(name: str) -> ModuleType:
-    """A Python file of the chart as a module."""
+def ran(name: str, *arguments: Any) -> int:
+    """The exit code of a Python file of the chart."""
     spec = importlib.util.spec_from_file_location(name, CHART / "files" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    return int(asyncio.run(module.main(*arguments)))
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_helm_test_succeeds_when_the_job_completes(
     api.create(cluster())
     api.faults.add(Fault(verb="create", resource="onyxjobs", code=500))
     with Workers(logs.log()) as workers, Operator(api, logs.connect):
-        helm_test = Thread(target=lambda: codes.append(script("test_job").main(job_file, 20.0)))
+        helm_test = Thread(target=lambda: codes.append(ran("test_job", job_file, 20.0)))
         codes: list[int] = []
         helm_test.start()
         running = api.wait_for("onyxjobs", "onyx-test", is_running)
@@ -85,7 +85,7 @@ def is_running(job: Any) -> bool:
 def test_helm_test_fails_and_says_why_when_nobody_runs_the_job(
     api: FakeApi, job_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert script("test_job").main(job_file, 0.1) == 1
+    assert ran("test_job", job_file, 0.1) == 1
 
     reported = capsys.readouterr().out
     assert "not seen by the operator" in reported
@@ -101,7 +101,7 @@ def test_definitions_are_upgraded(api: FakeApi, tmp_path: Path) -> None:
         (folder / file.name).write_text(text)
     before = api.get("customresourcedefinitions", "onyxjobs.onyx.dev")
 
-    assert script("upgrade_crds").main(str(folder)) == 0
+    assert ran("upgrade_crds", str(folder)) == 0
 
     after = api.get("customresourcedefinitions", "onyxjobs.onyx.dev")
     assert "The edges" not in yaml.safe_dump(before)

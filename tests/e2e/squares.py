@@ -2,9 +2,20 @@
 
 import time
 
+HUNGRY = 150
+CHUNK_BYTES = 8 << 20
+
 
 def square(segment):
     return {"n": segment["n"], "square": segment["n"] ** 2}
+
+
+def hungry_square(segment):
+    """For one number no worker has enough memory."""
+    taken = []
+    while segment["n"] == HUNGRY:
+        taken.append(b"x" * CHUNK_BYTES)
+    return square(segment)
 
 
 def square_of_group(segment):

@@ -5,30 +5,29 @@ Usage: python upgrade_crds.py FOLDER
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sys
 from pathlib import Path
 
 import yaml
-from kubernetes import client
 
-from onyx_operator.kube import api_client, cluster_configuration
+from onyx_operator.api_client import cluster_configuration
+from onyx_operator.kube import Kube, Resource
+
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"
+)
 
 
-def main(folder: str) -> int:
-    api = client.ApiextensionsV1Api(api_client(cluster_configuration()))
-    for file in sorted(Path(folder).glob("*.yaml")):
-        definition = yaml.safe_load(file.read_text())
-        name = definition["metadata"]["name"]
-        api.patch_custom_resource_definition(
-            name,
-            definition,
-            field_manager="onyx-chart",
-            force=True,
-            _content_type="application/apply-patch+yaml",
-        )
-        print(f"applied {name}", flush=True)
+async def main(folder: str) -> int:
+    with contextlib.closing(Kube(None, cluster_configuration())) as kube:
+        for file in sorted(Path(folder).glob("*.yaml")):
+            definition = yaml.safe_load(file.read_text())
+            await kube.apply(DEFINITIONS, definition, "onyx-chart")
+            print(f"applied {definition['metadata']['name']}", flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(asyncio.run(main(sys.argv[1])))
