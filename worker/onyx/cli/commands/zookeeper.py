@@ -1,8 +1,9 @@
 """`onyx zookeeper`: a ZooKeeper server for a laptop, or one of an ensemble on Kubernetes.
 
-The server is a child of this process, which passes the signal to stop on, ends when it ends, and
-answers the kubelet's probes at the metrics port: an own HTTP endpoint costs a probe nothing, other
-than a command that is started for each, and ZooKeeper's admin server would need four more jars.
+The server is a child of this process, which passes the signal to stop on, ends when it ends (not on
+a full disk: then it goes on to say so, and starts it again), and answers the kubelet's probes at
+the metrics port: an own HTTP endpoint costs a probe nothing, other than a command that is started
+for each, and ZooKeeper's admin server would need four more jars.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from onyx.cli.command_line import Option
-from onyx.errors import Unavailable
+from onyx.errors import SettingsError, Unavailable
 from onyx.log.server.config import ensemble_of
 from onyx.log.server.member import Member
 from onyx.log.server.process import ZooKeeperServer
@@ -28,6 +30,9 @@ from onyx.telemetry.collectors import ZooKeeperCollector
 from onyx.telemetry.http_server import TelemetryServer
 
 POLL_S = 0.2
+FULL_WAIT_S = 30.0
+"""After so long a server that has ended on a full disk is tried again: it removes old files when it
+starts."""
 PORT = 2181
 DATA_DIR = ".onyx/zookeeper"
 
@@ -125,7 +130,9 @@ def _open_pages(
         telemetry.metrics_host,
         telemetry.metrics_port,
         registry,
-        healthy=lambda: server.exit_code is None or "the server has ended",
+        healthy=lambda: (
+            server.exit_code is None or bool(server.full_disk()) or "the server has ended"
+        ),
         ready=ready,
     )
     stack.callback(pages.close)
@@ -136,12 +143,33 @@ def _attend(closing: _Closing, member: Member | None, stop: threading.Event) -> 
     server, said = closing.server, False
     while not stop.wait(POLL_S):
         if server.exit_code is not None:
-            raise Unavailable(
-                f"ZooKeeper at {server.address} has ended with code {server.exit_code}: "
-                f"{server.full_disk() or 'see above'}"
-            )
+            _start_again(server, stop)
         if not said and server.serves() and (member is None or member.serves()):
             closing.advance()
             said = closing.done
             if said:
                 _say(f"ZooKeeper serves at {server.address}, data in {server.data_dir}")
+
+
+def _start_again(server: ZooKeeperServer, stop: threading.Event) -> None:
+    """Start a server that has ended on a full disk, when there is room or after a while.
+
+    Raises:
+        Unavailable: it has ended for another reason.
+    """
+    what = f"ZooKeeper at {server.address} has ended with code {server.exit_code}"
+    if not (full := server.full_disk()):
+        raise Unavailable(f"{what}: see above")
+    _say(f"{what}: {full}; it starts again when there is room")
+    while full:
+        ends_s = time.monotonic() + FULL_WAIT_S
+        while server.full_disk() and time.monotonic() < ends_s:
+            if stop.wait(POLL_S):
+                return
+        server.kill()
+        try:
+            server.launch()
+            return
+        except SettingsError:  # not even its configuration could be written
+            if not (full := server.full_disk()):
+                raise
