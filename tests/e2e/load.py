@@ -81,25 +81,33 @@ def _pod(image: str, work: str) -> dict[str, Any]:
         "metadata": {"name": POD},
         "spec": {
             "restartPolicy": "Never",
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 65532,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": pod_rights(),
             "containers": [
                 {
                     "name": POD,
                     "image": image,
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["python", "-c", PROGRAM.read_text("utf-8"), work],
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
+                    "securityContext": container_rights(),
                 }
             ],
         },
     }
+
+
+def pod_rights() -> dict[str, Any]:
+    """Of a pod beside the workers, with their user, under the restricted Pod Security standard."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "fsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container_rights() -> dict[str, Any]:
+    """Of its container."""
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def _ended(line: dict[str, Any]) -> Ended:
