@@ -222,8 +222,13 @@ _ANSWERS = Row(
     [
         lines(
             "Answers per second",
-            [Query(_rate("onyx_request_seconds_count", by="task, status"), "{{task}}, {{status}}")],
-            "To clients of requests inputs, over HTTP and gRPC, by the status of the answer.",
+            [
+                Query(
+                    _rate("onyx_request_seconds_count", by="task, transport, status"),
+                    "{{task}}, {{transport}}, {{status}}",
+                )
+            ],
+            "To clients of requests inputs, by the status of the answer.",
             stacked=True,
         ),
         lines(

@@ -42,6 +42,7 @@ from onyx.task.driver.measured import BOUNDED, NOTHING_YET, edges_passed
 from onyx.task.measured import OpenPartition
 from onyx.telemetry.catalog import SOURCE_LAG, SOURCE_OLDEST
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TalliedTask
+from onyx.telemetry.labels import RequestTransport
 from onyx.telemetry.tallies import BatchTally
 
 SEGMENTS = [{"n": n} for n in range(40)]
@@ -120,8 +121,8 @@ def test_peers_of_a_task_are_one_line_and_jobs_are_told_apart():
 def test_an_input_says_how_requests_to_it_were_answered_in_the_last_minute():
     bench = ran(chain(SEGMENTS, fn="m:fn"))
     read = RequestInput(JOB, bench.job.entry("read"))
-    bench.answered.count(read, Level.ACK, Status.PROCESSED, 0.02)
-    bench.answered.count(read, Level.JOURNAL, Status.BUSY, 0.0)
+    bench.answered.count(read, RequestTransport.HTTP, Level.ACK, Status.PROCESSED, 0.02)
+    bench.answered.count(read, RequestTransport.HTTP, Level.JOURNAL, Status.BUSY, 0.0)
     (found,) = [each for each in bench.document(JOB).tasks if each.requests is not None]
     assert (found.task, found.peers) == ("read", 1)
     assert found.requests.answers == {"ack processed": 1, "journal busy": 1}

@@ -41,6 +41,7 @@ from onyx.settings import Settings
 from onyx.storage.interface import MemoryBlobStore
 from onyx.telemetry.catalog import Metric
 from onyx.telemetry.interface import NO_EXAMPLE, GroupMetrics
+from onyx.telemetry.labels import RequestTransport
 from onyx.transport.interface import Transport
 
 ME = GroupId("me")
@@ -222,8 +223,8 @@ def test_an_answer_is_counted_once_by_level_and_status_with_its_time(world: Worl
     future.result(WAIT_S)
     until(lambda: len(world.series) == 2)
     assert world.series == {
-        ("", "job", "in", "ack", "processed"): [2.0],
-        ("", "job", "in", "ack", "busy"): [0.0],
+        ("", "job", "in", "grpc", "ack", "processed"): [2.0],
+        ("", "job", "in", "grpc", "ack", "busy"): [0.0],
     }
     ((key, its),) = world.answered.measures(None)
     assert key == ("job", "in")
@@ -244,7 +245,9 @@ def test_the_id_of_a_request_is_the_example_of_its_time(
     id: str, example: Mapping[str, str]
 ) -> None:
     series = Series({})
-    AnsweredRequests(series).count(INPUT, Level.ACK, Status.PROCESSED, 1.0, id)
+    AnsweredRequests(series).count(
+        INPUT, RequestTransport.GRPC, Level.ACK, Status.PROCESSED, 1.0, id
+    )
     assert series.examples == [example]
 
 
@@ -256,31 +259,35 @@ def test_a_request_over_http_is_counted_as_well(world: World) -> None:
     until(lambda: bool(world.mailbox.offered))
     world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, segments=1))
     future.result(WAIT_S)
-    assert list(world.series) == [("", "job", "in", "ack", "processed")]
+    assert list(world.series) == [("", "job", "in", "http", "ack", "processed")]
 
 
-def test_neither_parts_nor_jobs_that_are_not_there_are_counted(world: World) -> None:
+def test_parts_are_not_counted_and_what_clients_make_up_is_one_series(world: World) -> None:
     part = replace(APPEND, part=PartOfRequest(0, b"digest"), id="a")
     future = world.router.append(part)
     world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, segments=1))
     future.result(WAIT_S)
-    nowhere = world.router.append(replace(APPEND, job="<script>"))
-    assert nowhere.result(WAIT_S).status is Status.UNKNOWN
     assert world.series == {}
+    for number in range(3):
+        nowhere = world.router.append(replace(APPEND, job=f"<script>{number}", task=f"a{number}"))
+        assert nowhere.result(WAIT_S).status is Status.UNKNOWN
+    assert list(world.series) == [("", "", "", "grpc", "ack", "unknown")]
+    assert len(world.series["", "", "", "grpc", "ack", "unknown"]) == 3
+    assert list(world.answered.measures(None)) == []
 
 
 def test_counts_are_of_the_last_minute_and_end_with_their_job(world: World) -> None:
     answered, there = world.answered, [JobId("job")]
     for now_s in range(0, 200, 10):
         if now_s == 100:
-            answered.count(INPUT, Level.ACK, Status.PROCESSED, 0.5)
+            answered.count(INPUT, RequestTransport.GRPC, Level.ACK, Status.PROCESSED, 0.5)
         answered.look(float(now_s), there)
         (found,) = [its.answers for _, its in answered.measures(JobId("job"))] or [{}]
         assert found == ({"ack processed": 1} if 100 <= now_s < 160 else {}), now_s
     answered.look(300.0, [])
     assert (list(answered.measures(None)), world.series) == ([], {})
     answered.close(301.0)
-    answered.count(INPUT, Level.ACK, Status.PROCESSED, 0.5)
+    answered.count(INPUT, RequestTransport.GRPC, Level.ACK, Status.PROCESSED, 0.5)
     assert world.series == {}
 
 

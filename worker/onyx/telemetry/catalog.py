@@ -469,9 +469,10 @@ HTTP_SERVED_SECONDS = Metric(
     _SERVED_SECONDS,
 )
 REQUEST_SECONDS = Metric(
-    "onyx_request_seconds", "histogram", (*RUN, "level", "status"),
-    "Time from a request of a client to its answer by this process, over HTTP or gRPC: `task` is "
-    "the input.",
+    "onyx_request_seconds", "histogram", (*RUN, "transport", "level", "status"),
+    "Time from a request of a client to its answer by this process: `task` is the input. All "
+    "requests over gRPC to inputs that no worker knows are those of one job without a name; over "
+    "HTTP they are only in `onyx_http_served_requests_total`.",
     _SERVED_SECONDS,
 )  # fmt: skip
 JOB_INFO = Metric(

@@ -28,6 +28,13 @@ class PeerState(StrEnum):
     """Its process has been asked to end."""
 
 
+class RequestTransport(StrEnum):
+    """The way on which a client has sent a request."""
+
+    GRPC = "grpc"
+    HTTP = "http"
+
+
 class Direction(StrEnum):
     """The direction of frames, as this process sees it."""
 
@@ -79,6 +86,7 @@ CLOSED_LABELS: dict[str, frozenset[str]] = {
     "reason": frozenset(Refusal),
     "cause": frozenset(Reason),
     "code": frozenset(Served),
+    "transport": frozenset(RequestTransport),
     "level": frozenset(("ack", "journal", "none")),
     "status": frozenset(
         (

@@ -1,8 +1,8 @@
-"""How requests were answered, by input: by level and status, and the time to the answer.
+"""How requests were answered, by input: by transport, level and status, and the time to the answer.
 
 Counted once, where a client gets its answer, over HTTP or gRPC, however many workers have had a
-part in it. A request of which no input is known is in the counts of the gateway alone: names that
-clients make up become no series. Those of a job end with it, as they have its id.
+part in it. Requests of which no input is known are counted together, without a name: what clients
+make up becomes no series. Those of a job end with it, as they have its id.
 
 Looks are kept as `peer.work.measuring` does, so that a document says what was in the last minute.
 """
@@ -19,10 +19,12 @@ from onyx.reports.measures import WINDOW_S, RequestMeasures
 from onyx.requests.request import Level, Status
 from onyx.telemetry.catalog import REQUEST_SECONDS
 from onyx.telemetry.interface import EXAMPLE_CHARACTERS_MAX, NO_EXAMPLE, GroupMetrics, in_example
+from onyx.telemetry.labels import RequestTransport
 from onyx.telemetry.tallies import Tally
 
 Key = tuple[JobId, TaskName]
 Totals = Mapping[Key, RequestMeasures]
+NO_RUN = ("", "", "")
 ID_SHOWN_MAX = EXAMPLE_CHARACTERS_MAX - len("request")
 
 
@@ -37,18 +39,31 @@ class AnsweredRequests:
         self._closed = False
 
     def count(
-        self, found: RequestInput, level: Level, status: Status, seconds: float, id: str = ""
+        self,
+        found: RequestInput | None,
+        transport: RequestTransport,
+        level: Level,
+        status: Status,
+        seconds: float,
+        id: str = "",
     ) -> None:
-        """A request to an input was answered so, and so long after it came; `id` is its name."""
-        labels = found.job_name, found.job, found.task, level.value, status.value
+        """A request was answered so, and so long after it came.
+
+        Args:
+            found: the input; None: nobody knows it.
+            id: the name of the request.
+        """
+        run = NO_RUN if found is None else (found.job_name, found.job, found.task)
+        labels = *run, transport.value, level.value, status.value
         with self._lock:
             if self._closed:
                 return
-            its = self._inputs.setdefault((found.job, found.task), _OfInput())
-            its.answers[f"{level} {status}"] += 1
-            its.series.add(labels)
-            if status.final:
-                its.seconds.observe(seconds)
+            if found is not None:
+                its = self._inputs.setdefault((found.job, found.task), _OfInput())
+                its.answers[f"{level} {status}"] += 1
+                its.series.add(labels)
+                if status.final:
+                    its.seconds.observe(seconds)
             example = {"request": in_example(id, ID_SHOWN_MAX)} if id else NO_EXAMPLE
             self._metrics.observe(REQUEST_SECONDS, seconds, *labels, example=example)
 

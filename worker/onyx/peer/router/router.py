@@ -77,6 +77,7 @@ from onyx.requests.request import (
     not_final,
 )
 from onyx.storage.interface import BlobStore
+from onyx.telemetry.labels import RequestTransport
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger("onyx.peer")
@@ -168,7 +169,7 @@ class RequestRouter:
 
     def append(self, append: Append) -> Future[Answer]:
         """The answer to a request, at the latest after the time that it gives."""
-        count = self._counting(append)
+        count = self._counting(append, RequestTransport.GRPC)
         future = self._directly(append) or self._by_loop(append)
         future.add_done_callback(lambda done: None if done.cancelled() else count(done.result()))
         return future
@@ -193,16 +194,16 @@ class RequestRouter:
 
     # --- what both ways use: directly, and on the loop ------------------------------------------
 
-    def _counting(self, append: Append) -> Callable[[Answer], None]:
+    def _counting(self, append: Append, way: RequestTransport) -> Callable[[Answer], None]:
         """What counts the answer to a request that has just come. Parts are counted by the worker
         that has got the whole."""
         begun_s, before = self._clock.monotonic_s(), self._inputs.known(append.job, append.task)
 
         def count(answer: Answer) -> None:
             found = before or self._inputs.known(append.job, append.task)
-            if found is not None and append.part is None:
+            if append.part is None:
                 took_s = self._clock.monotonic_s() - begun_s
-                self._answered.count(found, append.level, answer.status, took_s, append.id)
+                self._answered.count(found, way, append.level, answer.status, took_s, append.id)
 
         return count
 
@@ -309,7 +310,7 @@ class RequestRouter:
 
     async def answer(self, append: Append) -> Answer:
         """The answer to a request, at the latest after the time that it gives."""
-        count, direct = self._counting(append), self._directly(append)
+        count, direct = self._counting(append, RequestTransport.HTTP), self._directly(append)
         if direct is None:
             found = await self._on_loop(append)
         else:
