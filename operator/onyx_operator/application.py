@@ -38,6 +38,7 @@ from onyx_operator.clusters.resources import STATEFUL_SETS
 from onyx_operator.context import OperatorProcess
 from onyx_operator.informers.informer import Informer
 from onyx_operator.informers.watches import NamespaceWatches
+from onyx_operator.installation.belongings import Belongings
 from onyx_operator.installation.installation import InstallationSecrets
 from onyx_operator.jobs.controller import Jobs
 from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube
@@ -156,6 +157,9 @@ async def _start(
     )
     parts = {
         "the installation": installation.follow(),
+        "what ends with the namespace": Belongings(
+            operator.kube, operator.settings.installation
+        ).follow(),
         "the watches": watches.run(),
         "the lease": _work(operator, opened, jobs, clusters, stop),
     }

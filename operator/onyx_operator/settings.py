@@ -118,11 +118,14 @@ class WebhookSettings(msgspec.Struct, frozen=True):
 
 
 class InstallationSettings(msgspec.Struct, frozen=True):
-    """Secrets of the installation, which the operator draws once and renews. A Secret of such a
-    name that somebody else has made stays as it is."""
+    """What belongs to the installation: Secrets, which the operator draws once and renews (one of
+    such a name that somebody else has made stays as it is), and objects of other places."""
 
     namespace: str = ""
-    """Namespace of these Secrets; empty: the operator draws none."""
+    """Namespace of the installation; empty: the operator draws no Secrets."""
+    outside: tuple[str, ...] = ()
+    """Objects outside of this namespace that end with it, each as `Kind/name` or
+    `Kind/namespace/name`: roles, their bindings and configurations of webhooks."""
     account_secret: str = ""
     """Secret for `user` and `password` of ZooKeeper; empty: none is drawn."""
     console_secret: str = ""

@@ -17,6 +17,7 @@ from tests.support.generated.chart import (
     Object,
     named,
     objects,
+    outside,
     pod_specs,
     value_set,
 )
@@ -200,9 +201,35 @@ def test_the_operator_tells_the_api_server_about_its_own_webhook_alone() -> None
     hooks = "validatingwebhookconfigurations"
     rules = [each for each in rules_of(objects()) if hooks in each["resources"]]
     assert [(each["resourceNames"], each["verbs"]) for each in rules] == [
-        (["onyx-onyx"], ["get", "patch"])
+        (["onyx-onyx"], ["get", "patch", "delete"])
     ]
-    assert not [r for r in rules_of(objects(value_set("production"))) if hooks in r["resources"]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"clusterWide": True, "spark": {"enabled": True}},
+        {"watchNamespaces": ["onyx", "team"], "spark": {"enabled": True}},
+        {"webhook": {"enabled": False}, "watchNamespaces": ["onyx", "team"]},
+        {"webhook": {"enabled": False}, "rbac": {"aggregate": True}},
+        {"webhook": {"enabled": False}},
+        {"rbac": {"create": False}},
+    ],
+)
+def test_the_operator_knows_all_that_is_to_end_with_the_namespace(values: Object) -> None:
+    listed = environment(pod_specs(values)["Deployment/onyx-operator"]).get(
+        "ONYX_OPERATOR_INSTALLATION_OUTSIDE", ""
+    )
+    found = {
+        "/".join([each["kind"], *([where] if where else []), each["metadata"]["name"]])
+        for each in outside(objects(values))
+        for where in [each["metadata"].get("namespace")]
+    }
+    if not values.get("rbac", {}).get("create", True):
+        assert listed == "", "it has no right to change them"
+        return
+    assert set(filter(None, listed.split(","))) == found
 
 
 def test_as_installed_every_wire_is_closed() -> None:

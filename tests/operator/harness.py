@@ -93,14 +93,21 @@ def chart_rights(
 ) -> frozenset[Right]:
     """What the chart grants to an operator that looks after these namespaces (by default the one
     called `default`), or all, or those with a label."""
+    values = chart_values(*namespaces, everywhere=everywhere, labelled=labelled, spark=spark)
+    return frozenset(granted(objects(values), (NAMESPACE, "onyx-operator")))
+
+
+def chart_values(
+    *namespaces: str, everywhere: bool = False, labelled: bool = False, spark: bool = False
+) -> dict[str, Any]:
+    """Values of the chart, by which such an operator is installed."""
     values: dict[str, Any] = {"clusterWide": True}
     if labelled:
         values = {"watchNamespaceLabels": {"onyx": "on"}}
     elif not everywhere:
         watched = list(namespaces or ("default",))
         values = {"watchNamespaces": watched, "cluster": {"create": False}}
-    values["spark"] = {"enabled": spark}
-    return frozenset(granted(objects(values), (NAMESPACE, "onyx-operator")))
+    return {**values, "spark": {"enabled": spark}}
 
 
 class Logs:

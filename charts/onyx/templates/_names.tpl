@@ -220,6 +220,34 @@ matchExpressions:
 {{ .Release.Namespace }}-{{ include "onyx.fullname" . }}
 {{- end -}}
 
+{{/* What the release makes outside of its namespace, as a JSON list of Kind/name or Kind/namespace/name: the
+operator lets it end with the namespace, whose deletion Helm does not see. */}}
+{{- define "onyx.outside" -}}
+{{- $full := include "onyx.webhook.configuration" . -}}
+{{- $found := list -}}
+{{- if .Values.webhook.enabled -}}
+{{- $found = concat $found (list (printf "ValidatingWebhookConfiguration/%s" $full) (printf "MutatingWebhookConfiguration/%s" $full)) -}}
+{{- end -}}
+{{- if .Values.rbac.aggregate -}}
+{{- $found = concat $found (list (printf "ClusterRole/%s-view" $full) (printf "ClusterRole/%s-edit" $full)) -}}
+{{- end -}}
+{{- $scopes := list "Cluster" -}}
+{{- if not (include "onyx.clusterRole" .) -}}
+{{- $scopes = without (include "onyx.namespaces" . | fromJsonArray) .Release.Namespace -}}
+{{- end -}}
+{{- range $scope := $scopes -}}
+{{- $where := ternary "ClusterRole%s/" (printf "Role%%s/%s/" $scope) (eq $scope "Cluster") -}}
+{{- $found = concat $found (list (printf "%s%s-operator" (printf $where "") $full) (printf "%s%s-operator" (printf $where "Binding") $full)) -}}
+{{- if $.Values.spark.enabled -}}
+{{- $found = append $found (printf "%s%s" (printf $where "") (include "onyx.spark.role" $)) -}}
+{{- end -}}
+{{- end -}}
+{{- if regexMatch "(^| )(ClusterRole|[A-Z][a-z]+Webhook)" (join " " $found) -}}
+{{- $found = concat $found (list (printf "ClusterRole/%s-installation" $full) (printf "ClusterRoleBinding/%s-installation" $full)) -}}
+{{- end -}}
+{{- toJson (ternary $found list .Values.rbac.create) -}}
+{{- end -}}
+
 {{/* What the operator draws by itself: "true" each. */}}
 {{- define "onyx.drawn.account" -}}
 {{- if and .Values.zookeeper.account (not .Values.zookeeper.authSecret) }}true{{ end -}}

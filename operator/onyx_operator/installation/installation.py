@@ -41,17 +41,13 @@ from onyx_operator.installation.authority import (
     issue,
     new_authority,
 )
+from onyx_operator.installation.belongings import CONFIGURATIONS
 from onyx_operator.kube import MANAGER, SECRETS, Conflict, Kube, NotFound, Object, Resource
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import InstallationSettings
 
 logger = logging.getLogger(__name__)
 
-CONFIGURATIONS = tuple(
-    Resource("admissionregistration.k8s.io/v1", kind, f"{kind.lower()}s")
-    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
-)
-"""What asks the webhook, each kind under the same name."""
 USER = "onyx"
 RETRY_S = 2.0
 """Between attempts before the operator has started."""

@@ -81,6 +81,16 @@ def named(kind: str, name: str, values: Object | None = None) -> Object:
     return found
 
 
+def outside(found: list[Object]) -> list[Object]:
+    """Those that the deletion of the namespace of the release does not delete by itself."""
+    return [
+        each
+        for each in found
+        if each["metadata"].get("namespace") != NAMESPACE
+        and "helm.sh/hook" not in each["metadata"].get("annotations", {})
+    ]
+
+
 def pod_specs(values: Object | None = None) -> dict[str, Object]:
     """Every pod that the chart itself makes, by kind and name."""
     found = {}

@@ -42,7 +42,9 @@ def right_of(target: Target, verb: str = "") -> Right:
     verb = verb or target.verb
     # The API server does not know the name of what is to be created.
     name = "" if verb == "create" else target.name
-    return Right(target.namespace, target.group, resource, verb, name)
+    # A Role grants what is about its own namespace itself.
+    itself = target.name if target.resource == "namespaces" else ""
+    return Right(target.namespace or itself, target.group, resource, verb, name)
 
 
 def needed(requests: Iterable[Recorded]) -> set[Right]:
