@@ -1,5 +1,6 @@
-"""What drives the append queue of a group: commands come from any thread, answers on the loop of
-the log, and whoever listens to the session hears of its end once, whoever finds it out.
+"""How the log of every place is written to: the entry of a client, and what drives the append queue
+of a group. Its commands come from any thread, answers on the loop of the log, and whoever listens
+to the session hears of its end once, whoever finds it out.
 
 Where the entries are written is the log's own: it is given a transaction, and says what became of
 it.
@@ -12,8 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from onyx.base.seams import SystemClock
+from onyx.codec.entries import encode_entry
 from onyx.ids import GroupId, Position
-from onyx.log.append_queue import Append, AppendQueue, Reply
+from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
 from onyx.log.interface import Session
 from onyx.log.loop import Loop
 from onyx.replica.command import Command
@@ -22,6 +24,17 @@ from onyx.settings import LogSettings
 CLOSE_FLUSH_S = 2.0
 """Longest wait at `close` for entries that were enqueued."""
 _FLUSH_POLL_S = 0.005
+
+
+def entry_of_client(command: Command, by: str, settings: LogSettings) -> bytes:
+    """What a client writes for a command, without a number; with the time, where it says by whom.
+
+    Raises:
+        UserError: it is too large or cannot be encoded.
+    """
+    payload = encode_entry(command, by=by, at_ms=SystemClock().wall_ms() if by else 0)
+    check_size(command, payload, settings.entry_bytes_max)
+    return payload
 
 
 class GroupAppends:

@@ -15,14 +15,13 @@ from typing import Any
 import msgspec
 
 from onyx.base.path_names import path_of_names
-from onyx.base.seams import SystemClock
 from onyx.base.structs import stored
-from onyx.codec.entries import decode_entry, encode_entry
+from onyx.codec.entries import decode_entry
 from onyx.codec.packed import pack, unpack
 from onyx.errors import Fenced, OnyxError, StateError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
-from onyx.log.append_queue import Append, Reply, check_size
-from onyx.log.appends import GroupAppends
+from onyx.log.append_queue import Append, Reply
+from onyx.log.appends import GroupAppends, entry_of_client
 from onyx.log.interface import ChunkGone, Document, Origin, Reader, Session
 from onyx.log.local import requests as to
 from onyx.log.local.connection import LogConnection
@@ -199,8 +198,7 @@ class LocalClientLog(LocalLog):
             ChunkGone: a chunk that it names has been collected; nothing was written.
             Unavailable: no answer in time; it may have been written or not.
         """
-        data = encode_entry(command, by=by, at_ms=SystemClock().wall_ms() if by else 0)
-        check_size(command, data, self._settings.entry_bytes_max)
+        data = entry_of_client(command, by, self._settings)
         request = to.AppendOnce(data, tuple(command.chunks), secrets.token_bytes(16))
         try:
             return Position(self._ask(request))

@@ -16,10 +16,9 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 
-from onyx.base.seams import SystemClock
-from onyx.codec.entries import decode_entry, encode_entry
+from onyx.codec.entries import decode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
-from onyx.log.append_queue import check_size
+from onyx.log.appends import entry_of_client
 from onyx.log.interface import ChunkGone, Document, Origin, Reader
 from onyx.log.paths import Paths, entry_position, entry_positions
 from onyx.log.tenancy import Usage, check_owner
@@ -178,8 +177,7 @@ class ZooKeeperClientLog(ZooKeeperLog):
             ChunkGone: a chunk that it names has been collected; nothing was written.
             Unavailable: no answer in time; it may have been written or not.
         """
-        data = encode_entry(command, by=by, at_ms=SystemClock().wall_ms() if by else 0)
-        check_size(command, data, self._settings.entry_bytes_max)
+        data = entry_of_client(command, by, self._settings)
 
         def start(client: KazooClient) -> Any:
             transaction = client.transaction()
