@@ -260,6 +260,32 @@ def test_keys_that_kubectl_may_have_made_of_other_words_are_warned_of() -> None:
     assert found["warnings"][1].startswith("spec.catalog[0].options.segments[0].true: is perhaps y")
 
 
+@pytest.mark.parametrize(
+    ("segments", "paths"),
+    [
+        ([{"countries": ["de", False, "se"]}], ["[0].countries[1]"]),
+        ([{"country": "de"}, {"country": False}], ["[1].country"]),
+        ([{"country": "de", "new": False}, {"country": "se", "new": True}], []),
+        ([{"flags": [True, False], "mixed": [1, True]}, {"flags": True}], []),
+    ],
+)
+def test_a_truth_value_where_its_neighbours_have_texts_is_warned_of(
+    segments: list[Any], paths: list[str]
+) -> None:
+    body = job()
+    body["spec"]["catalog"][0]["options"] = {"segments": segments}
+    found = judged(body)
+    assert found["allowed"]
+    warned = [each.partition(": is perhaps ")[0] for each in found.get("warnings", ())]
+    assert warned == [f"spec.catalog[0].options.segments{path}" for path in paths]
+
+
+def test_words_of_a_cluster_are_warned_of_too() -> None:
+    found = judged(cluster({"image": "onyx:1", "env": [{"name": "A", "value": "a", "true": "b"}]}))
+    assert not found["allowed"]
+    assert found["warnings"][0].startswith("spec.env[0].true: is perhaps y, yes or on")
+
+
 @pytest.mark.parametrize("name", ["..", "../..", "a/b", "/etc", ".", "", "a" * 3_000, "a\nb"])
 def test_a_job_id_that_is_no_name_is_refused(name: str) -> None:
     body = job()

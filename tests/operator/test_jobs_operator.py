@@ -444,13 +444,13 @@ def test_a_bad_day_of_the_api_server_delays_and_loses_nothing(
     assert set(submitted(logs)) == {job_id}
 
 
-def test_keys_that_kubectl_may_have_made_of_other_words_are_told(
+def test_words_that_kubectl_may_have_made_of_other_words_are_told(
     api: FakeApi, operator: Operator, workers: Workers
 ) -> None:
     spec = job()["spec"]
     spec["catalog"][0]["options"] = {"segments": [{"false": 1}]}
     started(api, **spec)
-    found = api.wait_for("onyxjobs", "job", condition("Validated", "True", "KeysMisread"))
+    found = api.wait_for("onyxjobs", "job", condition("Validated", "True", "WordsMisread"))
     (said,) = (e["message"] for e in found["status"]["conditions"] if e["type"] == "Validated")
     assert said.startswith("spec.catalog[0].options.segments[0].false: is perhaps n, no or off")
 

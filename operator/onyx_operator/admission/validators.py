@@ -12,7 +12,7 @@ import msgspec
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.manifest import CLUSTER_KIND, JOB_KIND
-from onyx.model.notices import misread_keys, notices
+from onyx.model.notices import misread_words, notices
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
 from onyx.submission.job_checks import wrong_options, wrong_sql
@@ -38,27 +38,28 @@ def _job(job: Object) -> Verdict:
     try:
         declared, parsed = parse_declared(job)
     except ManifestError as error:
-        return Verdict(error.problems, misread_keys(job.get("spec")))
+        return Verdict(error.problems, misread_words(job.get("spec")))
     if parsed is None:
         return Verdict()
     section, keeps_state = parsed.upgrade, declared.upgrade_policy == "KeepState"
     stays = keeps_state and section is not None and (section.tasks or section.windows)
     repeats = (_STAYS,) if stays else ()
     problems = (*wrong_options(parsed), *wrong_sql(parsed))
-    warnings = (*misread_keys(job.get("spec")), *repeats, *notices(parsed))
+    warnings = (*misread_words(job.get("spec")), *repeats, *notices(parsed))
     return Verdict(problems, warnings)
 
 
 def _cluster(cluster: Object) -> Verdict:
+    warnings = misread_words(cluster.get("spec"))
     try:
         parsed = parse_cluster(cluster)
     except ManifestError as error:
-        return Verdict(problems=error.problems)
-    if parsed.image is None or _names_a_version(parsed.image):
-        return Verdict()
-    hint = "add a tag, or better a digest"
-    warning = Problem("spec.image", "names no version, so that workers may differ", hint)
-    return Verdict(warnings=(warning,))
+        return Verdict(error.problems, warnings)
+    if parsed.image is not None and not _names_a_version(parsed.image):
+        hint = "add a tag, or better a digest"
+        what = "names no version, so that workers may differ"
+        warnings = (*warnings, Problem("spec.image", what, hint))
+    return Verdict(warnings=warnings)
 
 
 def _names_a_version(image: str) -> bool:

@@ -16,7 +16,7 @@ from onyx.model.changing import fingerprint, without
 from onyx.model.declaration import Declaration, JobRef
 from onyx.model.job import Job
 from onyx.model.limits import NOTHING_DECLARED
-from onyx.model.notices import misread_keys
+from onyx.model.notices import misread_words
 from onyx.model.parsing.job import job_hash, parse_declared, parse_manifest
 from onyx.upgrade.plan import drop_unused_upgrade
 from onyx_operator.conditions import problem_lines
@@ -86,7 +86,7 @@ def read_spec(
         metadata["name"],
         metadata["uid"],
         metadata.get("generation", 0),
-        misread=problem_lines(misread_keys(body.get("spec"))),
+        misread=problem_lines(misread_words(body.get("spec"))),
         deleted_at=metadata.get("deletionTimestamp") or "",
     )
     try:

@@ -205,7 +205,7 @@ def _grounds(spec: Spec, plan: JobPlan, log: Log | Trouble) -> dict[str, Verdict
     """What every job needs."""
     valid: Verdict = ("True", "Valid", "the spec is a job that this version can run")
     if spec.misread:
-        valid = ("True", "KeysMisread", spec.misread)
+        valid = ("True", "WordsMisread", spec.misread)
     if spec.problem:
         lines = filter(None, (spec.problem, spec.misread))
         valid = ("False", spec.problem_reason, "\n".join(lines))

@@ -53,9 +53,9 @@ MISREAD_MAX = 4
 _BOOLEAN_WORDS = {"true": "y, yes or on", "false": "n, no or off"}
 
 
-def misread_keys(spec: Any) -> tuple[Problem, ...]:
-    """Keys of an object's spec that may have been other words: kubectl makes `"false"` of a key
-    `n`. The first of them."""
+def misread_words(spec: Any) -> tuple[Problem, ...]:
+    """Keys and values of an object's spec that may have been other words: kubectl makes `"false"`
+    of a key `n`, and false of the country in `[de, no]`. The first of them."""
     return tuple(islice(_misread(spec, "spec"), MISREAD_MAX))
 
 
@@ -63,13 +63,31 @@ def _misread(value: Any, path: str) -> Iterator[Problem]:
     if isinstance(value, Mapping):
         for key, each in value.items():
             if key in _BOOLEAN_WORDS:
-                words = f"is perhaps {_BOOLEAN_WORDS[key]} in your file"
-                message = f"{words}, which kubectl reads as {key} where it is not in quotes"
-                yield Problem(at(path, key), message, "quote it")
+                yield _quote(key, at(path, key))
             yield from _misread(each, at(path, str(key)))
     elif isinstance(value, list):
+        texts = _keys_of_texts(value)
         for index, each in enumerate(value):
-            yield from _misread(each, at(path, index))
+            where = at(path, index)
+            for key, inner in each.items() if isinstance(each, Mapping) else ((None, each),):
+                if isinstance(inner, bool) and key in texts:
+                    yield _quote(str(inner).lower(), where if key is None else at(where, str(key)))
+            yield from _misread(each, where)
+
+
+def _keys_of_texts(values: list[Any]) -> set[Any]:
+    """Where items of a list have texts: under which keys; None: they are texts themselves."""
+    found = set[Any]()
+    for each in values:
+        pairs = each.items() if isinstance(each, Mapping) else ((None, each),)
+        found.update(key for key, inner in pairs if isinstance(inner, str))
+    return found
+
+
+def _quote(word: str, path: str) -> Problem:
+    words = f"is perhaps {_BOOLEAN_WORDS[word]} in your file"
+    message = f"{words}, which kubectl reads as {word} where it is not in quotes"
+    return Problem(path, message, "quote it")
 
 
 def notices(job: Job) -> tuple[Problem, ...]:
