@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.support.log.invariants import violations
 from tests.support.log.markers import marker
-from tests.support.log.memory_log import MemoryLog
+from tests.support.log.memory_log import MemoryClientLog, MemoryLog, MemorySession
+from tests.support.log.replica_log import ReplicaLog
 from tests.support.patience import WAIT_S
 
 from onyx.errors import Unavailable
-from onyx.ids import Position
-from onyx.replica.command import Entry
+from onyx.ids import GroupId, JobId, Position
+from onyx.replica.command import Command, Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx_operator.logs import follower
@@ -97,3 +99,50 @@ def test_who_waits_for_an_entry_and_is_cancelled_as_it_arrives_ends() -> None:
         return waits.cancelled()
 
     assert asyncio.run(arrive())
+
+
+class Written(ReplicaLog):
+    """What is said is in a log, too."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        super().__init__()
+        self._client = log.client()
+
+    def tell(self, command: Command, *, writer: str = "", sequence: int = 0) -> Replica:
+        self._client.append(command)
+        return super().tell(command, writer=writer, sequence=sequence)
+
+
+@pytest.mark.parametrize("alive", ["", "b"])
+def test_of_workers_that_all_died_at_once_no_job_has_peers(
+    alive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was watched by one that died too. While one lives, it writes what there is to write."""
+    monkeypatch.setattr(follower, "CHECK_INTERVAL_S", 0.001)
+    log, looks = MemoryLog(), list[GroupId]()
+    Written(log).join("a", "b", "c", peers=2).submit()
+    if alive:
+        log.group(GroupId(alive)).register_pulse()
+
+    def look(self: MemoryClientLog, group: GroupId) -> bool:
+        looks.append(group)
+        return MemorySession.pulse_exists(self, group)
+
+    monkeypatch.setattr(MemoryClientLog, "pulse_exists", look)
+
+    async def seen() -> Replica:
+        listener = follower.Listener(lambda *_: None, lambda *_: None, lambda: None)
+        following = follower.Follower(
+            Settings(), lambda _: log.client(), 2, listener, nobody, silent
+        )
+        async with asyncio.timeout(WAIT_S):
+            while len(looks) < 20 if alive else following.replica.groups or not looks:
+                await asyncio.sleep(0)
+        await following.close()
+        return following.replica
+
+    replica = asyncio.run(seen())
+    assert replica.groups == (("a", "b", "c") if alive else ())
+    peers = sum(map(len, replica.run(JobId("j")).allocation.values()))
+    assert peers == (6 if alive else 0)
+    assert violations(replica) == []

@@ -18,10 +18,11 @@ from msgspec.structs import replace
 
 from onyx.client.client import Client
 from onyx.errors import LogReplaced, OnyxError, Unavailable
-from onyx.ids import Position
+from onyx.ids import GroupId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.log.tenancy import TenancyTaken, Usage
 from onyx.replica.command import Entry
+from onyx.replica.commands import GroupLeaveCluster
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx_operator.logs.state import CONNECTING, TAKEN, Trouble
@@ -83,6 +84,8 @@ class Follower:
         self.usage: Usage | None = None
         """What the tenancy held some seconds ago."""
         self._closed = self._broken = False
+        self._silent = frozenset[GroupId]()
+        """The members, if none of them lived at the last look."""
         self._is_published = True
         """False as long as a `_publish` is to come, which takes whatever has been read by then."""
         self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
@@ -188,6 +191,7 @@ class Follower:
         while not self._broken:
             try:
                 self.usage = await self._in_thread(self._client.log.usage)
+                await self._in_thread(self._declare_dead)
                 self._set_trouble(None)
             except Unavailable as error:
                 await self._unreachable(error)
@@ -213,6 +217,19 @@ class Follower:
             self._close_log()
         else:
             self._loop.call_soon_threadsafe(self._publish)
+
+    def _declare_dead(self) -> None:
+        """On a thread: write that groups have left when none lives that could. Members watch each
+        other, so what died at once stays, with its jobs, until somebody joins. It takes two looks:
+        a new session may be with a server that lags behind."""
+        if self._client is None:
+            return
+        log, members = self._client.log, self._newest.groups
+        silent = frozenset[GroupId]() if any(map(log.pulse_exists, members)) else frozenset(members)
+        for group in sorted(silent & self._silent):
+            logger.warning("the log at %s: no worker lives, %s is gone", self._where(), group)
+            log.append(GroupLeaveCluster(id=group))
+        self._silent = silent
 
     def _close_log(self) -> None:
         client, self._client = self._client, None

@@ -270,10 +270,13 @@ def test_a_watcher_hears_once_that_a_pulse_is_gone(world):
     gone = Inbox()
     watcher.watch_pulse(GroupId("g1"), gone)
     assert watcher.pulse_exists(GroupId("g1"))
+    client = world.client()
+    assert client.pulse_exists(GroupId("g1"))
     assert gone.is_empty
     watched.close()
     assert gone.take() == ["g1"]
     assert not watcher.pulse_exists(GroupId("g1"))
+    assert not client.pulse_exists(GroupId("g1"))
 
 
 def test_a_watcher_of_a_pulse_that_is_not_there_hears_it_at_once(world):

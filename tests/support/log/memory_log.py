@@ -242,6 +242,10 @@ class MemorySession:
             data = self._store.entries.get(following)
             return None if data is None else decode_entry(following, data)
 
+    def pulse_exists(self, group: GroupId) -> bool:
+        with self._serving() as store:
+            return group in store.pulses
+
     @contextmanager
     def _serving(self) -> Iterator[MemoryStore]:
         """The store under its lock, if this session may be served."""
@@ -309,10 +313,6 @@ class MemoryGroupLog(MemorySession):
             if self._closed:
                 raise Unavailable("the log was closed")
             self._transmit(self._queue.enqueue(commands, parent))
-
-    def pulse_exists(self, group: GroupId) -> bool:
-        with self._serving() as store:
-            return group in store.pulses
 
     def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
         with self._store.lock:

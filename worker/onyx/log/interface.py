@@ -154,6 +154,10 @@ class LogReader(Protocol):
         """Write the cluster's parameters if nobody has; return those that hold."""
         ...
 
+    def pulse_exists(self, group: GroupId) -> bool:
+        """Whether the group's pulse is there now. Waits for the answer."""
+        ...
+
     def claim(self, owner: str) -> str:
         """Write who has the tenancy if nobody has; return who it is."""
         ...
@@ -207,10 +211,6 @@ class GroupLog(LogReader, Protocol):
         command names must have been put by this incarnation: if it has been collected since, the
         incarnation ends.
         """
-        ...
-
-    def pulse_exists(self, group: GroupId) -> bool:
-        """Whether the group's pulse is there now. Waits for the answer."""
         ...
 
     def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:

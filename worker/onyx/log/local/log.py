@@ -175,6 +175,10 @@ class LocalLog:
         held: dict[str, str] = stored(found, dict[str, str], "parameters of the log", remedy)
         return held
 
+    def pulse_exists(self, group: GroupId) -> bool:
+        """Whether the group's pulse is there now."""
+        return bool(self._ask(to.PulseExists(group)))
+
     def claim(self, owner: str) -> str:
         """Write who has the tenancy if nobody has; return who it is."""
         return str(self._ask(to.SetFactOnce("owner", owner)))
@@ -246,10 +250,6 @@ class LocalGroupLog(LocalLog):
         """Enqueue for writing, in order, each exactly once in effect."""
         self._connection.check()
         self._appends.append(commands, parent)
-
-    def pulse_exists(self, group: GroupId) -> bool:
-        """Whether the group's pulse is there now."""
-        return bool(self._ask(to.PulseExists(group)))
 
     def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
         """Call `gone` once when the pulse is deleted, or at once if it is not there."""

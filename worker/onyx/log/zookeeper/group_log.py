@@ -58,10 +58,6 @@ class ZooKeeperGroupLog(ZooKeeperLog):
         self._session.check()
         self._appends.append(commands, parent)
 
-    def pulse_exists(self, group: GroupId) -> bool:
-        """Whether the group's pulse is there now."""
-        return self._pulses.exists(group)
-
     def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
         """Call `gone` once when the pulse is deleted, or at once if it is not there."""
         self._pulses.watch(group, gone)
@@ -146,11 +142,6 @@ class Pulses:
             stat = self._session.perform(lambda client: client.exists_async(path))
             if stat is None or stat.ephemeralOwner != self._session.id:
                 raise Fenced(f"group {group} has a pulse of another session") from error
-
-    def exists(self, group: GroupId) -> bool:
-        """Whether the group's pulse is there now."""
-        path = self._paths.pulse(group)
-        return self._session.perform(lambda client: client.exists_async(path)) is not None
 
     def watch(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
         """Call `gone` once, on the loop, when the pulse is not there (any more)."""

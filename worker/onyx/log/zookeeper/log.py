@@ -157,6 +157,11 @@ class ZooKeeperLog:
         """Write the cluster's parameters if nobody has; return those that hold."""
         return self._origins.establish(parameters)
 
+    def pulse_exists(self, group: GroupId) -> bool:
+        """Whether the group's pulse is there now."""
+        path = self._paths.pulse(group)
+        return self._session.perform(lambda client: client.exists_async(path)) is not None
+
     def claim(self, owner: str) -> str:
         """Write who has the tenancy if nobody has; return who it is."""
         return self._origins.claim(owner)
