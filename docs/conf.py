@@ -57,6 +57,7 @@ NAVIGATION: dict[str, dict[str, list[str]]] = {
             "docs/operations/processes",
             "docs/operations/operator",
             "docs/operations/data",
+            "docs/operations/production",
             "docs/operations/backup",
             "docs/operations/losses",
             "docs/operations/security",

@@ -148,6 +148,25 @@ def test_pods_are_restricted(name: str) -> None:
 
 
 @EACH_SET
+def test_every_pod_says_how_much_disk_it_takes(name: str) -> None:
+    """What a limit does not bound a node runs out of, and evicts others. Data of a ZooKeeper
+    without a volume has a limit of its own."""
+    pods = dict(pod_specs(value_set(name)))
+    amounts = named("OnyxCluster", "onyx", value_set(name))["spec"]["resources"]
+    pods["worker"] = {"containers": [{"resources": amounts}]}
+    pods |= pod_specs({"crds": {"upgrade": True}, "backup": {"enabled": True, "to": "backups"}})
+    for spec in pods.values():
+        for container in spec["containers"]:
+            for each in ("requests", "limits"):
+                assert "ephemeral-storage" in container["resources"][each], container
+        scratch = [each["emptyDir"] for each in spec.get("volumes", ()) if "emptyDir" in each]
+        assert all("sizeLimit" in each for each in scratch)
+    bare = pod_specs({"zookeeper": {"persistence": {"enabled": False}}})
+    (server,) = bare["StatefulSet/onyx-zookeeper"]["containers"]
+    assert "ephemeral-storage" not in server["resources"]["limits"]
+
+
+@EACH_SET
 def test_no_variable_is_named_after_a_service(name: str) -> None:
     """`onyx-operator-webhook` would become ONYX_OPERATOR_WEBHOOK_PORT, which is a setting."""
     assert not any(pod["enableServiceLinks"] for pod in pod_specs(value_set(name)).values())

@@ -235,6 +235,16 @@ def test_what_keeps_pods_from_starting_is_told() -> None:
     )
 
 
+def test_what_keeps_a_container_before_the_worker_from_ending_is_said() -> None:
+    waits = {"waiting": {"reason": "PodInitializing"}}
+    refused = {"waiting": {"reason": "CreateContainerConfigError", "message": "no secret"}}
+    found = pod("fleet-worker-0", initContainerStatuses=[{"state": refused}])
+    found["status"]["containerStatuses"] = [{"state": waits}]
+
+    message = condition(reported(pool(), workers(), [found]), "Ready")[2]
+    assert message.endswith("fleet-worker-0: CreateContainerConfigError: no secret")
+
+
 def test_what_a_worker_printed_before_it_failed_is_told() -> None:
     lines = [
         "INFO starting",

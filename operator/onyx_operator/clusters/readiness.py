@@ -8,6 +8,7 @@ Kubernetes says of these pods is in the condition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from onyx.model.cluster import SparkServer
@@ -111,7 +112,8 @@ def troubles(pods: Sequence[Object]) -> list[str]:
 
 
 def _waiting(status: Object) -> Iterator[str]:
-    for container in status.get("containerStatuses") or ():
+    kinds = ("initContainerStatuses", "containerStatuses")
+    for container in chain.from_iterable(status.get(each) or () for each in kinds):
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
         if reason and reason not in _USUAL:

@@ -96,6 +96,7 @@ def pod_specs(values: Object | None = None) -> dict[str, Object]:
     found = {}
     for each in objects(values):
         spec = each.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
         pod = spec if each["kind"] == "Pod" else spec.get("template", {}).get("spec")
         if pod and "containers" in pod:
             found[f"{each['kind']}/{each['metadata']['name']}"] = pod
