@@ -58,9 +58,8 @@ def test_a_kill_that_the_kernel_counts_is_for_want_of_memory(tmp_path: Path) -> 
     assert container.dies() is DeathCause.SIGNAL
     container.kernel_kills()
     death = container.watch.died(1, KILL, 498 * MIB, [over(7)], [JobId("j"), JobId("k")])
-    assert (
-        death.inside
-        == "in apply-fn of task eat of job j, over one segment (partition 0 position 7)"
+    assert death.inside == (
+        "in apply-fn of task eat of job j, over one segment (partition 0 of the job at position 7)"
     )
     assert (death.jobs, death.blamed) == (("j", "k"), ("j",))
     assert (death.cause, death.process, death.limit_bytes) == (DeathCause.MEMORY, 1, 512 * MIB)

@@ -137,8 +137,8 @@ def test_the_log_names_job_task_phase_and_positions() -> None:
         [inside(root(0, 5), root(0, 6)), inside(over=False, task="write")]
     )
     assert text == (
-        "in apply-fn of task work of job j, over 2 segments (partition 0 position 5 to 6); or in "
-        "apply-fn of task write of job j"
+        "in apply-fn of task work of job j, over 2 segments (partition 0 of the job at position 5 "
+        "to 6); or in apply-fn of task write of job j"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -92,6 +93,35 @@ def test_segments_without_roots_are_told_from_no_segments(shared: Shared) -> Non
     slot.begin("apply-fn", recorder.UNNAMED, 0, False)
     (found,) = shared.supervisor.deaths()
     assert (found.over_segments, found.roots) == (True, ())
+
+
+class Place(NamedTuple):
+    first: int
+    count: int
+
+
+def test_partitions_are_called_as_their_source_numbers_them(shared: Shared) -> None:
+    """The numbers of a job begin with those of its windowed tasks, 128 each."""
+    places = {TaskName("sum\n"): Place(0, 128)}
+    slot = shared.worker.slot(JOB, TaskName("work"), lambda: places)
+    assert slot.begin("apply-fn", roots(7), 0, False)
+    places = {**places, TaskName("numbers"): Place(128, 4)}
+    assert slot.begin("apply-fn", roots(8), 0, False)
+    (found,) = shared.supervisor.deaths()
+    assert found.place(130) == "partition 2 of numbers"
+    assert found.place(127) == "partition 127 of sum\n"
+    assert found.place(132) == "partition 132 of the job"
+
+    places = {TaskName(f"{number:03}-{'t' * 100}"): Place(number, 1) for number in range(100)}
+    assert slot.begin("apply-fn", roots(9), 0, False)
+    (found,) = shared.supervisor.deaths()
+    assert found.place(0).startswith("partition 0 of 000-t")
+    assert found.place(99) == "partition 99 of the job"
+    # Left by another version, or half written.
+    for number in range(recorder.SLOTS + 1):
+        at = number * recorder._SLOT + recorder._PLACES
+        shared.worker._memory[at : at + 9] = b"\xff" * 9
+    assert {each.places for each in shared.supervisor.deaths()} == {()}
 
 
 def test_names_and_batches_that_are_too_long_are_cut(shared: Shared) -> None:

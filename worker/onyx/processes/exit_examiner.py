@@ -396,7 +396,7 @@ def _described(each: Inside) -> str:
         return f"{where}, over segments that are lost (at-most-once)"
     named = _positions(each.roots)
     segments = ", ".join(
-        f"partition {partition} position {first}" + (f" to {last}" if last > first else "")
+        f"{each.place(partition)} at position {first}" + (f" to {last}" if last > first else "")
         for partition, first, last in named[:4]
     )
     more = f" and {len(named) - 4} more runs" if len(named) > 4 else ""

@@ -157,7 +157,9 @@ class Task:
         """The batch that it works on; a task without batches never has one."""
         self.status = TaskStatus()
         self.sealing = Sealing()
-        self.user_code = UserCode(services.recorder.slot(job, task))
+        self.user_code = UserCode(
+            services.recorder.slot(job, task, lambda: services.replica().partitions(job))
+        )
         self.mail: deque[Message] = deque()
         """Bounded by what it is about: an entry of the log each, trees in flight, few queries."""
         self.stop: Stop | None = None

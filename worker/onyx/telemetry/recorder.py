@@ -30,13 +30,14 @@ import os
 import struct
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
 import msgspec
 
 from onyx.base.seams import Clock
+from onyx.base.structs import UNREADABLE
 from onyx.ids import JobId, TaskName
 from onyx.telemetry import kept_counts
 from onyx.telemetry.kept_counts import KeptCounts
@@ -61,6 +62,7 @@ _HEADER = struct.Struct("<BBHHHQQ")
 """Inside?, whether over segments and how they are given (in slot 0 the exit code), bytes of job,
 task and phase, id of the segment, segments."""
 _NUMBER = struct.Struct("<Q")
+_LENGTH = struct.Struct("<H")
 _RUN = 2
 """How segments are given: by the first root, and as many follow it as there are segments."""
 UNNAMED = b""
@@ -72,7 +74,9 @@ _LOSSES = _SLOT * (SLOTS + 1)
 """Slot 0 is of the process itself."""
 _COUNTS = (_LOSSES + 4 + LOSSES_BYTES_MAX + 63) // 64 * 64
 SIZE = _COUNTS + kept_counts.SIZE
-assert _NAMES + 3 * NAME_BYTES_MAX <= _ROOTS
+_PLACES = _NAMES + 3 * NAME_BYTES_MAX
+_PLACES_BYTES_MAX = _ROOTS - _PLACES - 2
+assert _PLACES_BYTES_MAX > 900
 
 
 class Slot(Protocol):
@@ -100,10 +104,29 @@ class Slot(Protocol):
         ...
 
 
+class NumberedPartitions(Protocol):
+    """Where the partitions of a source are among those of its job."""
+
+    @property
+    def first(self) -> int:
+        """The number of its first one."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        ...
+
+
+Places = Callable[[], Mapping[TaskName, NumberedPartitions]]
+"""The sources of a job whose partitions have numbers: the same object as long as they do."""
+_NOWHERE = dict[TaskName, NumberedPartitions]()
+
+
 class Recording(Protocol):
     """What a process that is recorded, or not, has for its tasks."""
 
-    def slot(self, job: JobId, task: TaskName) -> Slot:
+    def slot(self, job: JobId, task: TaskName, places: Places = lambda: _NOWHERE) -> Slot:
         """Where a task notes what it does; until it closes it."""
         ...
 
@@ -111,7 +134,7 @@ class Recording(Protocol):
 class NoRecorder:
     """The recorder of a process that nobody looks after."""
 
-    def slot(self, job: JobId, task: TaskName) -> Slot:
+    def slot(self, job: JobId, task: TaskName, places: Places = lambda: _NOWHERE) -> Slot:
         """A slot that records nothing."""
         return NOT_RECORDED
 
@@ -127,6 +150,15 @@ class Inside(msgspec.Struct, frozen=True):
     """Empty if they have none."""
     id: int
     """The id of the segment, if it was one; otherwise 0."""
+    places: tuple[tuple[TaskName, int, int], ...] = ()
+    """Sources, each with the number of its first partition within the job, and how many it has."""
+
+    def place(self, partition: int) -> str:
+        """A partition as its source numbers it, in words; a job numbers those of all its tasks."""
+        for source, first, count in self.places:
+            if first <= partition < first + count:
+                return f"partition {partition - first} of {source}"
+        return f"partition {partition} of the job"
 
 
 def create(path: str = "") -> int:
@@ -207,12 +239,12 @@ class Recorder:
 
     # --- the worker -----------------------------------------------------------------------------
 
-    def slot(self, job: JobId, task: TaskName) -> Slot:
+    def slot(self, job: JobId, task: TaskName, places: Places = lambda: _NOWHERE) -> Slot:
         """Where a task notes what it does; until it closes it."""
         with self._lock:
             if not self._free:
                 return NOT_RECORDED
-            return _Slot(self, self._memory, self._free.pop(), job, task)
+            return _Slot(self, self._memory, self._free.pop(), job, task, places)
 
     def ends(self, code: int) -> None:
         """The process is about to end in an orderly way, with this code."""
@@ -292,7 +324,18 @@ class Recorder:
                 at += length
             job, task, phase = names
             roots = self._roots(start + _ROOTS, over, min(count, ROOTS_MAX))
-            found.append(Inside(JobId(job), TaskName(task), phase, bool(over), roots, id))
+            inside_of = Inside(JobId(job), TaskName(task), phase, bool(over), roots, id)
+            places = self._places(start + _PLACES) if roots else ()
+            found.append(msgspec.structs.replace(inside_of, places=places))
+        return found
+
+    def _places(self, at: int) -> tuple[tuple[TaskName, int, int], ...]:
+        (length,) = _LENGTH.unpack_from(self._memory, at)
+        text = self._memory[at + 2 : at + 2 + min(length, _PLACES_BYTES_MAX)]
+        try:
+            found = msgspec.json.decode(text, type=tuple[tuple[TaskName, int, int], ...])
+        except UNREADABLE:
+            return ()
         return found
 
     def _roots(self, first: int, over: int, count: int) -> tuple[int, ...]:
@@ -336,13 +379,21 @@ class _Slot:
     """Not thread-safe: a task is on one thread at a time."""
 
     def __init__(
-        self, recorder: Recorder, memory: mmap.mmap, number: int, job: JobId, task: TaskName
+        self,
+        recorder: Recorder,
+        memory: mmap.mmap,
+        number: int,
+        job: JobId,
+        task: TaskName,
+        places: Places,
     ) -> None:
         self._recorder = recorder
         self._memory = memory
         self._number = number
         self._start = number * _SLOT
         self._names = (_cut(job), _cut(task))
+        self._places = places
+        self._noted: Mapping[TaskName, NumberedPartitions] | None = None
         self._texts: dict[str, tuple[bytes, tuple[int, int, int]]] = {}
         """Names with each phase, as they are written, and their lengths."""
         self._phase = ""
@@ -362,6 +413,7 @@ class _Slot:
         count = 0 if roots is None else min(len(roots), ROOTS_MAX)
         run = getattr(roots, "first", None)
         if count and roots is not self._roots:
+            self._note_places()
             first = start + _ROOTS
             if run is None:
                 column = roots if count == len(roots) else roots[:count]
@@ -374,6 +426,18 @@ class _Slot:
         over = int(roots is not None) if run is None else _RUN
         _HEADER.pack_into(memory, start, 0, over, *lengths, id, count)
         self._phase, self._roots = phase, roots
+
+    def _note_places(self) -> None:
+        places = self._places()
+        if places is self._noted:
+            return
+        self._noted = places
+        found = [(name, places[name].first, places[name].count) for name in sorted(places)]
+        while len(text := msgspec.json.encode(found)) > _PLACES_BYTES_MAX:
+            found = found[: len(found) // 2]
+        at = self._start + _PLACES
+        _LENGTH.pack_into(self._memory, at, len(text))
+        self._memory[at + 2 : at + 2 + len(text)] = text
 
     def _text(self, phase: str) -> tuple[bytes, tuple[int, int, int]]:
         job, task = self._names
