@@ -64,6 +64,16 @@ ARGUMENTS = {
         )
         | st.just(to_builtins(DRIVER)),
     },
+    "load-job": {
+        "id": jobs,
+        "spec": st.just(to_builtins(job_spec(TASKS, inputs=["in"], outputs=["out"]))),
+        "place": st.sampled_from(["/a/b", "/a/c"]),
+        "origin": jobs,
+        "publishes": st.booleans(),
+        "partitions": st.dictionaries(tasks, st.tuples(counts, counts, st.just("d"))),
+        "ready-version": st.integers(-1, 60),
+        "whole": st.booleans(),
+    },
     "kill-job": {"job": jobs, "why": st.sampled_from(["", "task work failed"])},
     "suspend-job": {"job": jobs},
     "resume-job": {"job": jobs},

@@ -240,7 +240,7 @@ def test_a_manifest_that_somebody_has_edited_is_refused(world):
     name = world.backup()
     file = world.to / name / "manifest.json"
     edited = json.loads(file.read_bytes())
-    edited["backup"]["position"] += 1
+    edited["content"]["position"] += 1
     file.write_text(json.dumps(edited))
     with pytest.raises(StateError, match="digest is another one"):
         world.restored(name, empty_log())

@@ -33,7 +33,7 @@ import msgspec
 from msgspec import field
 from msgspec.structs import replace
 
-from onyx.backup.place import BackedUpFile, BackedUpJob, WrittenParts
+from onyx.backup.place import BackedUpJob, WrittenParts
 from onyx.codec.values import decode_records
 from onyx.errors import UserError
 from onyx.flow.groups.keys import SHARDS
@@ -58,6 +58,7 @@ from onyx.state.names import TaskFolder
 from onyx.storage.fenced_log import NOTE, Listed, note_data
 from onyx.storage.interface import ListedFile
 from onyx.storage.opening import absolute
+from onyx.storage.sealed_folders import SavedFile
 
 THREADS = 16
 _FORMS = tuple(
@@ -67,7 +68,7 @@ _FORMS = tuple(
     )
     for each in (TaskFolder, PartitionFolder)
 )
-Put = Callable[[str, bytes], BackedUpFile]
+Put = Callable[[str, bytes], SavedFile]
 
 
 class Moved(Exception):
@@ -213,7 +214,7 @@ class JobCapture:
 
     def _copied(
         self, job: JobId, listed: Sequence[ListedFile], outputs: Collection[str]
-    ) -> tuple[list[BackedUpFile], dict[str, list[str]]]:
+    ) -> tuple[list[SavedFile], dict[str, list[str]]]:
         """The files, and for each of these outputs the parts that its logs have committed since
         their snapshots."""
         logs, others = cut_logs(listed)
@@ -221,7 +222,7 @@ class JobCapture:
         names = [*others, *(name for cut in logs.values() for name in cut.names())]
         committed: dict[str, list[str]] = {task: [] for task in outputs}
 
-        def copy(name: str) -> BackedUpFile:
+        def copy(name: str) -> SavedFile:
             data = self._store.read(name)
             if data is None:
                 raise Moved(name)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from onyx import __version__
 from onyx.backup.capture import JobCapture, JobPoint, Moved, SeenJob, comparable
-from onyx.backup.place import FORMAT, BackedUpFile, BackupManifest, BackupPlace, BackupWriter
+from onyx.backup.place import BackupManifest, BackupPlace
 from onyx.client.client import Client
 from onyx.errors import Unavailable
 from onyx.history.collection import named
@@ -22,6 +22,7 @@ from onyx.log.interface import LogReader
 from onyx.replica import canonical
 from onyx.replica.state import Replica
 from onyx.settings import Settings
+from onyx.storage.sealed_folders import FolderWriter, SavedFile
 
 ROUNDS_MAX = 20
 """How often all jobs are looked at, because some have changed."""
@@ -65,12 +66,12 @@ class BackupMaker:
         """
         wall_ms = self._now_ms()
         writer = self._place.begin(wall_ms)
-        replica, points = self._points(JobCapture(self._log, self._settings, writer.put, self._say))
+        capture = JobCapture(self._log, self._settings, writer.put, self._say)
+        replica, points = self._points(JobPoints(self._client, capture, self._say))
         documents = dict(_all_documents(self._log))
         for point in points.values():
             documents |= {path: each.data for path, each in point.documents.items()}
         manifest = BackupManifest(
-            FORMAT,
             __version__,
             self._settings.tenancy_id,
             wall_ms,
@@ -83,7 +84,7 @@ class BackupMaker:
         writer.finish(manifest)
         return writer.name, manifest
 
-    def _points(self, capture: JobCapture) -> tuple[Replica, dict[JobId, JobPoint]]:
+    def _points(self, moments: JobPoints) -> tuple[Replica, dict[JobId, JobPoint]]:
         points, changed = dict[JobId, JobPoint](), list[JobId]()
         for _ in range(ROUNDS_MAX):
             replica = self._client.replica()
@@ -96,7 +97,7 @@ class BackupMaker:
             if not changed:
                 return replica, points
             for job in sorted(changed):
-                point = self._point(capture, job)
+                point = moments.point(job)
                 if point is not None:
                     points[job] = point
         raise Unavailable(
@@ -104,32 +105,45 @@ class BackupMaker:
             "backup again when they are not starting"
         )
 
-    def _point(self, capture: JobCapture, job: JobId) -> JobPoint | None:
+    def _chunks(self, writer: FolderWriter, replica: Replica) -> Iterator[SavedFile]:
+        for digest in sorted(named(self._log, replica)):
+            yield writer.put(digest, self._log.get_chunk(digest))
+
+
+class JobPoints:
+    """Jobs, each at a moment at which it is quiet.
+
+    Args:
+        say: hears of a job that is paused for that.
+    """
+
+    def __init__(self, client: Client, capture: JobCapture, say: Callable[[str], None]) -> None:
+        self._client = client
+        self._capture = capture
+        self._say = say
+
+    def point(self, job: JobId) -> JobPoint | None:
         """A job, as soon as it is quiet; None: it is gone, or has moved on before it was copied."""
         try:
-            seen = self._quiet(capture, job, TRIES_MAX)
+            seen = self._quiet(job, TRIES_MAX)
             if seen is None:
                 self._say(f"job {job} is too busy to be seen as it is, and is paused for a moment")
                 with self._client.paused(job):
-                    seen = self._quiet(capture, job, PAUSED_TRIES_MAX)
+                    seen = self._quiet(job, PAUSED_TRIES_MAX)
             if seen is None:
-                raise Unavailable(f"job {job} moves although it is paused: take the backup again")
-            return capture.copy(seen)
+                raise Unavailable(f"job {job} moves although it is paused: try again")
+            return self._capture.copy(seen)
         except (Moved, KeyError):
             return None
 
-    def _quiet(self, capture: JobCapture, job: JobId, tries: int) -> SeenJob | None:
+    def _quiet(self, job: JobId, tries: int) -> SeenJob | None:
         """The job at a moment at which it is quiet. Raises KeyError: it is gone."""
         for _ in range(tries):
             try:
-                return capture.look(self._client.replica(), job)
+                return self._capture.look(self._client.replica(), job)
             except Moved:
                 threading.Event().wait(PAUSE_S)
         return None
-
-    def _chunks(self, writer: BackupWriter, replica: Replica) -> Iterator[BackedUpFile]:
-        for digest in sorted(named(self._log, replica)):
-            yield writer.put(digest, self._log.get_chunk(digest))
 
 
 def _all_documents(log: LogReader, folder: str = "") -> Iterator[tuple[str, bytes]]:

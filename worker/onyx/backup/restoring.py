@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from onyx.backup.place import BackedUpFile, BackedUpJob, BackupManifest, BackupPlace
+from onyx.backup.place import BackedUpJob, BackupManifest, BackupPlace
 from onyx.errors import StateError, UserError
 from onyx.ids import NO_POSITION, Position
 from onyx.log.documents import RESTORE_LOG
@@ -29,6 +29,7 @@ from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.state.location import open_store, state_location
 from onyx.storage.opening import absolute, location_of
+from onyx.storage.sealed_folders import SavedFile
 
 THREADS = 8
 ANSWERS_MAX = 3
@@ -157,11 +158,11 @@ class Restorer:
                 if self._log.put_document(path, data, version) is None:
                     raise self._not_empty(f"somebody writes {path}")
 
-    def _state_files(self) -> Iterator[BackedUpFile]:
+    def _state_files(self) -> Iterator[SavedFile]:
         for job in self._manifest.jobs:
             yield from job.files
 
-    def _put_state(self, file: BackedUpFile) -> None:
+    def _put_state(self, file: SavedFile) -> None:
         data = self._place.blob(self._name, file)
         if not self._store.create(file.name, data):
             # Other bytes: a note that is further on, or a chunk of the same number, from later.

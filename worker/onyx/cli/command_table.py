@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "gc": "Forget the jobs that have ended, and trim the log.",
     "backup": "Copy a cluster's log and state, at one moment, into a folder or bucket.",
     "restore": "Begin an empty log with a backup.",
+    "savepoint": "Copy one job's state, for another job to begin with.",
     "admit": "Make a tenancy of ZooKeeper for another user.",
     "worker": "Run a worker, in one process or several.",
     "log-server": "Serve the log of a cluster on this machine, without ZooKeeper.",
@@ -50,7 +51,7 @@ COMMANDS: Mapping[str, str] = {
 }
 """Every command, with its line in the listing."""
 
-HALVES: Mapping[str, str] = {"resume": "suspend", "restore": "backup"}
+HALVES: Mapping[str, str] = {"resume": "suspend", "restore": "backup", "savepoint": "backup"}
 """Commands that are in the module of another one."""
 
 VERSION = "--version"

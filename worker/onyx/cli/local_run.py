@@ -39,6 +39,7 @@ from onyx.settings import Settings
 from onyx.submission.here import nothing_since, why_not_here
 from onyx.submission.key_types import keys_in_vain
 from onyx.telemetry.logs import follow_settings
+from onyx.upgrade.plan import beginning_with
 from onyx.user_code.breakpoints import lending
 
 if TYPE_CHECKING:
@@ -55,7 +56,11 @@ INTERRUPTED_PATIENCE_S = 2.0
 
 
 def checked(
-    file: Path, modules: Sequence[str] | None, engine: EngineChoice | None, log_level: str | None
+    file: Path,
+    modules: Sequence[str] | None,
+    engine: EngineChoice | None,
+    log_level: str | None,
+    begins_with: str | None = None,
 ) -> tuple[Job, Settings]:
     """The job of a file, and settings of the workers that run it; this process logs as they say.
 
@@ -64,12 +69,15 @@ def checked(
         modules: as of `settings_for`.
         engine: what is to run it, whatever the file says.
         log_level: as of `settings_for`.
+        begins_with: the place of a savepoint.
 
     Raises:
         ManifestError: it is not valid; or a function is not there, or cannot be called as Onyx
             calls it.
     """
     job = read_job(file, engine=engine)
+    if begins_with is not None:
+        job = beginning_with(job, begins_with)
     import_from(file.parent, Path())
     found = _beside(settings_for(job, modules, log_level), file.parent, Path())
     check_functions(job, file, found)

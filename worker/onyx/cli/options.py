@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,7 @@ from onyx.base.path_names import path_name
 from onyx.cli.command_line import Argument, Option
 from onyx.processes.surroundings import is_set, settings
 from onyx.settings import ClientSettings, Settings
+from onyx.storage.opening import absolute
 
 _ENDING = OnDemand[str]("onyx.log.local.store:ENDING")
 READING_PATIENCE_S = 5.0
@@ -32,6 +34,23 @@ def job_id(text: str | None) -> str | None:
 
 JobArgument = Annotated[
     str, Argument("The job: its id or the beginning of that, or its name.", check=job_id)
+]
+
+
+def _place(text: str) -> str:
+    """A folder as seen from here, or a URL."""
+    return absolute(text, os.getcwd())
+
+
+FromOption = Annotated[
+    str | None,
+    Option(
+        "--from",
+        "A savepoint with which the job begins: folder/NAME, or s3://bucket/prefix/NAME. Same as "
+        "spec.upgrade.savepoint.",
+        metavar="PLACE",
+        check=_place,
+    ),
 ]
 ZooKeeperOption = Annotated[
     str | None,

@@ -14,7 +14,7 @@ from onyx.client.manifests import readable
 from onyx.client.reports import code_began, code_of, exception, outcomes, stalls, why_stalled
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
-from onyx.replica.jobs import has_completed, upgraded_by
+from onyx.replica.jobs import has_completed, listed_jobs, upgraded_by
 from onyx.replica.scheduling.explain import why_paused, why_waiting
 from onyx.replica.state import Replica
 from onyx.reports.deaths import Death
@@ -100,7 +100,7 @@ class JobReports(msgspec.Struct, frozen=True):
 
 def statuses(log: ClientLog, replica: Replica) -> list[JobStatus]:
     """The status of every job that the replica knows, in the order of submission."""
-    known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
+    known = listed_jobs(replica)
     deaths = read_deaths(log)
     return [status_at(log, replica, job, deaths) for job in known]
 

@@ -28,6 +28,7 @@ from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
 from onyx.model.keys.kinds import JOB_ID
 from onyx.replica.commands import PauseJob, ResumeJob, SubmitJob
+from onyx.replica.commands.load_job import loaded_for
 from onyx.replica.jobs import is_known, restless
 from onyx.replica.scheduling.explain import TASKS_NAMED_MAX
 from onyx.replica.spec_of_job import spec_of
@@ -139,7 +140,7 @@ class Submissions:
         """The jobs that are to come to rest before."""
         old, taken = list[JobId](), replica.digest_of(job_id)
         if taken is None and job.upgrade is not None:
-            asks = job.upgrade.from_job in replica.jobs
+            asks = job.upgrade.from_job in replica.jobs or job.upgrade.savepoint is not None
             found = self._examined(replica, job, entry, asks)
             if found.problems:
                 raise JobRefused("\n".join(map(str, found.problems)))
@@ -221,7 +222,10 @@ def submission(
             f"job {job.name!r} has a percentage, which has no effect: the job scheduler of this "
             f"cluster is {job_scheduler}, and only percentage reads it; leave it out"
         )
-    return SubmitJob(id=job_id, spec=spec_of(job, digest, owner))
+    spec = spec_of(job, digest, owner)
+    if job.upgrade is not None and job.upgrade.savepoint is not None:
+        spec = msgspec.structs.replace(spec, upgrades=loaded_for(job_id))
+    return SubmitJob(id=job_id, spec=spec)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from onyx.model.parsing.mapping import stored_job
 from onyx.replica import machine
 from onyx.replica.command import Entry
 from onyx.replica.commands import SubmitJob
-from onyx.replica.jobs import has_completed
+from onyx.replica.jobs import has_completed, listed_jobs
 from onyx.replica.state import JobRecord, Replica
 from onyx.reports.deaths import Death
 from onyx.reports.measures import Measures
@@ -372,7 +372,7 @@ class Reporter:
         replica, now_ms = self._past.replica, self._now_ms()
         log = _Listed(self._client.log)
         deaths = tuple(read_deaths(log))
-        known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
+        known = listed_jobs(replica)
         with ThreadPoolExecutor(AT_ONCE) as threads:
             found = threads.map(lambda job: self._reports(log, replica, job, deaths), known)
             reports = list(zip(known, found, strict=True))

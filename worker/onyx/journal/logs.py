@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from onyx.base.structs import RESTORE
 from onyx.codec.sealed import FileFormat, opened, seal
@@ -309,6 +309,12 @@ def decode_chunk(folder: PartitionFolder, at: ChunkPlace, data: bytes) -> Chunk:
     if found != (folder.job, folder.task, folder.partition, *at):
         raise wrong_file(name, "holds a chunk of another file")
     return Chunk(**asdict(header), body=body, size_bytes=len(data))
+
+
+def of_job(data: bytes, job: str, where: str) -> bytes:
+    """A chunk as one of another job. Raises StateError: these are not the bytes of a chunk."""
+    header, body = opened(FORMAT, _headers, data, f"journal file {where}")
+    return seal(FORMAT, _encoder.encode(replace(header, job=job)), [bytes(body)])
 
 
 def encode_summary(summary: JournalSummary) -> bytes:

@@ -112,7 +112,8 @@ def completed_position(log: LogReader, job: JobId, partition: int) -> int | None
     Raises:
         Unavailable: the log cannot be reached.
     """
-    found = _read(log, job, partition)
+    document = log.get_document(frontier(job, partition))
+    found = None if document is None else _decoded(document.data)
     return None if found is None else found.position
 
 
@@ -123,15 +124,18 @@ def is_at_rest(log: LogReader, job: JobId, partition: int) -> bool:
     Raises:
         Unavailable: the log cannot be reached.
     """
-    found = _read(log, job, partition)
+    document = log.get_document(frontier(job, partition))
+    return document is None or rests_at(document.data)
+
+
+def rests_at(data: bytes) -> bool:
+    """What `is_at_rest` says of a document with this content."""
+    found = _decoded(data)
     return found is None or found.sent <= found.position
 
 
-def _read(log: LogReader, job: JobId, partition: int) -> _Frontier | None:
-    document = log.get_document(frontier(job, partition))
-    if document is None:
-        return None
+def _decoded(data: bytes) -> _Frontier | None:
     try:
-        return msgspec.json.decode(document.data, type=_Frontier)
+        return msgspec.json.decode(data, type=_Frontier)
     except UNREADABLE:  # which the task says that reads the partition
         return None

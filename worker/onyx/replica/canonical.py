@@ -23,7 +23,7 @@ from onyx.base.structs import UNREADABLE, fields
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.replica.spec import JobSpec
-from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
+from onyx.replica.state import JobRecord, JobRun, Loaded, Partitions, Replica
 
 FIELD_VALUES_KEPT_MAX = 64
 """Values of one field whose bytes are kept: those of a few replicas that are in use at a time."""
@@ -149,7 +149,7 @@ def _shape(kind: Any) -> _Shape:
             lambda value: [item.plain(each) for each in value],
             lambda plain: tuple(item.value(each) for each in _checked(plain, list)),
         )
-    if kind in (Partitions, JobSpec):
+    if kind in (Partitions, JobSpec, Loaded):
         return _Shape(msgspec.to_builtins, lambda plain: msgspec.convert(plain, kind))
     if kind in (JobRecord, JobRun):
         return _record_of(kind)

@@ -147,6 +147,11 @@ REPLACES = EventKind(
     "submitted, with {size}, in the place of job {old}",
     "a job enters the cluster that takes over the state of another one",
 )
+SAVEPOINT = EventKind(
+    "job-savepoint",
+    "begins with savepoint {place} of job {old}",
+    "the savepoint with which a job begins is loaded",
+)
 REPLACED = EventKind(
     "job-upgraded", "ended: job {successor} takes its place", "a job ends, because one upgrades it"
 )
@@ -239,10 +244,10 @@ WORKER_LOST = EventKind(
 )
 
 FROM_THE_LOG = (
-    SUBMITTED, REPLACES, REPLACED, WAITS, ALLOCATED, REALLOCATED, WORKER_READY, RUNS, SUSPENDED,
-    RESUMED, PAUSED, RESTED, DRAINS, OPTIONS_SET, PARTITIONS, SOURCE_ENDED, SEALED, RESTARTED,
-    PROCESS_LOST, COMPLETED, KILLED, FAILED, FORGOTTEN, NO_CHANGE, WORKER_JOINED, WORKER_LEFT,
-    WORKER_LOST,
+    SUBMITTED, REPLACES, SAVEPOINT, REPLACED, WAITS, ALLOCATED, REALLOCATED, WORKER_READY, RUNS,
+    SUSPENDED, RESUMED, PAUSED, RESTED, DRAINS, OPTIONS_SET, PARTITIONS, SOURCE_ENDED, SEALED,
+    RESTARTED, PROCESS_LOST, COMPLETED, KILLED, FAILED, FORGOTTEN, NO_CHANGE, WORKER_JOINED,
+    WORKER_LEFT, WORKER_LOST,
 )  # fmt: skip
 """Workers and `onyx events` show them."""
 

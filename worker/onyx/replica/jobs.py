@@ -60,9 +60,20 @@ def upgraded_by(replica: Replica, job: JobId) -> tuple[JobId, ...]:
     return tuple(sorted(each for each, record in records if record.upgrades == job))
 
 
+def listed_jobs(replica: Replica) -> list[JobId]:
+    """The jobs that somebody has submitted, or killed before: those that run, in the order of
+    submission, then those that have ended. What was loaded from savepoints is state of others."""
+    known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
+    return [each for each in known if replica.loaded(each) is None]
+
+
 def ended_last(replica: Replica, jobs_max: int) -> list[JobId]:
     """Jobs that have ended and are not forgotten, the last ones first."""
-    ended = [each for each, record in replica.records.items() if record.run is None]
+    ended = [
+        each
+        for each, record in replica.records.items()
+        if record.run is None and record.loaded is None
+    ]
     return sorted(ended, key=lambda each: -replica.records[each].ended)[:jobs_max]
 
 

@@ -42,6 +42,20 @@ class Partitions(msgspec.Struct, frozen=True):
     """Content address of the list of their names (JSON array), in the chunk store of the log."""
 
 
+@prepared
+class Loaded(msgspec.Struct, frozen=True):
+    """Where the record of a job comes from that has never run here: a savepoint."""
+
+    place: str
+    origin: JobId
+    """The id of the saved job, under which it has written."""
+    publishes: bool = False
+    """Whether what its outputs have committed may lie there unpublished, because the saved job had
+    no peers."""
+    whole: bool = False
+    """Whether all that lies beside the log is there."""
+
+
 class JobRun(msgspec.Struct, frozen=True, dict=True):
     """The half of a job's record that the job has only while it runs. Scheduling keeps with it what
     it has worked out (`scheduling.demand`)."""
@@ -131,6 +145,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     promised, it did so in that version or before."""
     ended: Position = NO_POSITION
     """The entry that ended it."""
+    loaded: Loaded | None = None
+    """None: it was submitted here."""
 
 
 class Replica(msgspec.Struct, frozen=True, dict=True):
@@ -228,6 +244,12 @@ class Replica(msgspec.Struct, frozen=True, dict=True):
         """Tasks of a job, parents before children; none when nobody knows it."""
         record = self.records.get(job)
         return () if record is None else tuple(record.spec.by_name)
+
+    def loaded(self, job: JobId) -> Loaded | None:
+        """Where the record of a job comes from that was loaded; None: it was submitted here, or
+        nobody knows it."""
+        record = self.records.get(job)
+        return None if record is None else record.loaded
 
     def said_of(self, job: JobId) -> Mapping[str, str | int | float | bool]:
         """Name and metadata of a job, as events and lines of logs have them; none when nobody knows

@@ -27,6 +27,7 @@ from onyx.replica.commands import (
     GroupLeaveCluster,
     KillJob,
     LeaveCluster,
+    LoadJob,
     PauseJob,
     RegisterPartitions,
     ReportLoss,
@@ -38,6 +39,7 @@ from onyx.replica.commands import (
     SubmitJob,
     SuspendJob,
 )
+from onyx.replica.commands.load_job import loaded_for
 from onyx.replica.job_events import (
     ALLOCATED,
     COMPLETED,
@@ -57,6 +59,7 @@ from onyx.replica.job_events import (
     RESTED,
     RESUMED,
     RUNS,
+    SAVEPOINT,
     SEALED,
     SOURCE_ENDED,
     SUBMITTED,
@@ -70,7 +73,7 @@ from onyx.replica.job_events import (
     JobEvent,
     some,
 )
-from onyx.replica.jobs import restless
+from onyx.replica.jobs import restless, upgraded_by
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import NOTHING, JobRun, Replica
 
@@ -98,6 +101,7 @@ def events_of(
     for job in _changed(old, new):
         if of(job):
             found += ((kind, job, values) for kind, values in _of_job(old, entry, new, job))
+    found += _loaded(entry.command, old, new, of)
     found += _waiting_for_more(old, new, of)
     job = _asked(entry.command)
     if job and of(job) and not found:
@@ -175,7 +179,7 @@ def _of_job(
         return
     if job not in old.records and job in new.jobs:
         tasks, upgraded = len(new.tasks_of(job)), new.upgrades(job)
-        if upgraded is None:
+        if upgraded in (None, loaded_for(job)):
             yield SUBMITTED, {"size": _counted(tasks, "task")}
         else:
             yield REPLACES, {"size": _counted(tasks, "task"), "old": upgraded}
@@ -316,6 +320,16 @@ def because(old: Replica, entry: Entry, job: JobId) -> str:
         case DrainJob(job=other) | RegisterPartitions(job=other):
             return f"job {other} ended"
     return f"of {entry.command.NAME}"
+
+
+def _loaded(
+    command: Command, old: Replica, new: Replica, of: Callable[[JobId], bool]
+) -> Iterator[Found]:
+    """Jobs whose savepoint is there now."""
+    if isinstance(command, LoadJob) and command.whole and new.records is not old.records:
+        for job in upgraded_by(new, command.id):
+            if of(job):
+                yield SAVEPOINT, job, {"place": command.place, "old": command.origin}
 
 
 def _waiting_for_more(old: Replica, new: Replica, of: Callable[[JobId], bool]) -> Iterator[Found]:

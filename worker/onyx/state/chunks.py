@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec import field
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from onyx.base.runs import U64, Numbers, array_of
 from onyx.base.structs import RESTORE, UNREADABLE
@@ -384,6 +384,12 @@ class ChunkReader:
         if size == packed:
             return block
         return memoryview(pa.Codec(_CODEC).decompress(block, size, asbytes=True))
+
+
+def of_job(data: bytes, job: str, where: str) -> bytes:
+    """A chunk as one of another job. Raises StateError: these are not the bytes of a chunk."""
+    header, body = _opened(data, where)
+    return seal(FORMAT, _encoder.encode(replace(header, job=job)), [bytes(body)])
 
 
 def _packed(sections: Sequence[ShardSection]) -> tuple[list[_Shard], list[tuple[int, bytes]]]:

@@ -27,7 +27,7 @@ _HINT = (
 )
 
 
-_NAME = "location.id"
+LOCATION_NAME = "location.id"
 """Beside the tasks of a job, whose names have no dot."""
 
 
@@ -82,12 +82,12 @@ def check_shared(store: BlobStore, log: LogReader, job: JobId, peer: PeerId, loc
 def is_shared(store: BlobStore, log: LogReader, job: JobId) -> bool:
     """Whether `store` is where the peers keep the state of the job; nothing is written."""
     first = log.get_document(documents.location(job))
-    return first is not None and store.read(f"{job}/{_NAME}") == first.data
+    return first is not None and store.read(f"{job}/{LOCATION_NAME}") == first.data
 
 
 def _named(store: BlobStore, job: JobId, peer: PeerId) -> bytes:
     """The name of the location, which the first who comes gives it."""
-    name, own = f"{job}/{_NAME}", peer.encode()
+    name, own = f"{job}/{LOCATION_NAME}", peer.encode()
     if store.create(name, own):
         return own
     found = store.read(name)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from onyx.base.structs import stored
 from onyx.errors import Problem, UserError
 from onyx.ids import JobId
 from onyx.log import documents
-from onyx.log.documents import is_at_rest
+from onyx.log.documents import is_at_rest, rests_at
 from onyx.log.interface import LogReader
 from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.mapping import stored_job
 from onyx.replica import jobs
 from onyx.replica.state import Replica
-from onyx.spark.driver.committed import committed
+from onyx.spark.driver.committed import Committed, committed
+from onyx.state.savepoint import Savepoint
 from onyx.upgrade.plan import UpgradePlan, compare
 
 
@@ -42,6 +44,8 @@ def plan_upgrade(
         UserError: the old job is unknown, has no state left or none yet, or another job upgrades
             it already.
     """
+    if upgrade.savepoint is not None:
+        return _with_savepoint(job, upgrade, upgrade.savepoint)
     if upgrade.from_job is None:
         raise UserError("spec.upgrade names no job: give its id, as `onyx jobs` lists it")
     old = JobId(upgrade.from_job)
@@ -55,19 +59,42 @@ def plan_upgrade(
     newer = [each for each in replica.jobs if replica.upgrades(each) == old and each != instead_of]
     if newer:
         raise UserError(f"job {newer[0]} upgrades job {old} already: upgrade that one")
-    older = replica.upgrades(old)
-    if older is not None and not _has_carried_over(log, replica, old):
-        raise UserError(
-            f"job {old} has not carried over the state of job {older} yet: wait until it runs, or "
-            f"kill it and upgrade {older}"
-        )
+    _check_whole(log, replica, old)
     manifest = stored_job(log.get_chunk(digest), old)
     found = compare(manifest, job, upgrade)
     if job.engine == manifest.engine:
         return found
     if job.engine == "spark":
         return _to_spark(log, replica, old, found)
-    return replace(found, problems=(*found.problems, *_left_on_spark(log, old, found)))
+    last = committed(log, old)
+    return found if last is None else _from_spark(last[0], found)
+
+
+def _check_whole(log: LogReader, replica: Replica, old: JobId) -> None:
+    """Raises UserError: not all of the state of a job is its own yet."""
+    loaded, older = replica.loaded(old), replica.upgrades(old)
+    if loaded is not None and not loaded.whole:
+        raise UserError(f"job {old} is being loaded from the savepoint {loaded.place}: use that")
+    if older is not None and not _has_carried_over(log, replica, old):
+        raise UserError(
+            f"job {old} has not carried over the state of job {older} yet: wait until it runs, or "
+            f"kill it and upgrade {older}"
+        )
+
+
+def _with_savepoint(job: Job, upgrade: Upgrade, place: str) -> UpgradePlan:
+    """What a job would carry over of a saved one, as far as whoever asks sees the savepoint."""
+    savepoint = Savepoint(place)
+    manifest, saved = savepoint.manifest, savepoint.job()
+    found = compare(saved, job, upgrade)
+    if job.engine == saved.engine:
+        return found
+    if job.engine == "spark":
+        rests = all(rests_at(each) for each in manifest.frontiers.values())
+        return found if rests else replace(found, problems=(*found.problems, SAVED_IN_FLIGHT))
+    if manifest.query is None:
+        return found
+    return _from_spark(stored(manifest.query, Committed, f"savepoint {place}"), found)
 
 
 def _to_spark(log: LogReader, replica: Replica, old: JobId, found: UpgradePlan) -> UpgradePlan:
@@ -91,12 +118,17 @@ IN_FLIGHT = Problem(
 new one looks again."""
 
 
-def _left_on_spark(log: LogReader, job: JobId, plan: UpgradePlan) -> list[Problem]:
-    """Processors that would be carried over to peers, and whose inboxes were not empty behind the
-    last micro-batch. One that leaves something in the next is found by its peers."""
-    last = committed(log, job)
-    left = {each.task for each in last[0].held.states if each.left} if last is not None else ()
-    return [
+SAVED_IN_FLIGHT = replace(
+    IN_FLIGHT, hint="take the savepoint while nothing comes; or let the engine be peers"
+)
+
+
+def _from_spark(last: Committed, plan: UpgradePlan) -> UpgradePlan:
+    """A plan between a job on Spark and one on peers. Processors that would be carried over, and
+    whose inboxes were not empty behind the last micro-batch, are problems. One that leaves
+    something in the next is found by its peers."""
+    left = {each.task for each in last.held.states if each.left}
+    problems = [
         Problem(
             f"spec.upgrade.tasks.{task}",
             "needs an answer: the processor has left items in its inbox on Spark, which peers do "
@@ -106,6 +138,7 @@ def _left_on_spark(log: LogReader, job: JobId, plan: UpgradePlan) -> list[Proble
         for task in sorted(left)
         if plan.carries("task", task)
     ]
+    return replace(plan, problems=(*plan.problems, *problems))
 
 
 def state_holder(log: LogReader, replica: Replica, job: JobId) -> JobId:

@@ -23,6 +23,7 @@ import msgspec
 from immutables import Map
 from msgspec import field
 
+from onyx.base.on_demand import OnDemand
 from onyx.base.runs import Numbers
 from onyx.base.seams import Clock
 from onyx.flow.batch import Batch
@@ -64,6 +65,8 @@ from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Control, Inbox, Partial
 
 T = TypeVar("T")
+_SAVEPOINT_LOADED: OnDemand[Callable[[Assignment, Job], bool]]
+_SAVEPOINT_LOADED = OnDemand("onyx.task.recovery.savepoint:savepoint_loaded")
 
 
 # --- who works on what --------------------------------------------------------------------------
@@ -167,7 +170,8 @@ class PolledWork:
 
 
 def load(assignment: Assignment) -> Job | None:
-    """The job of the task, from the chunk store; None while it is read."""
+    """The job of the task, from the chunk store; None while it is read, or the savepoint with which
+    it begins is loaded."""
     services = assignment.services
     log, digest = services.log, services.replica().digest_of(assignment.job_id)
     if digest is None:
@@ -176,7 +180,11 @@ def load(assignment: Assignment) -> Job | None:
     def read() -> Job:
         return stored_job(log.get_chunk(digest), assignment.job_id)
 
-    return assignment.background.poll("job", read)
+    job = assignment.background.poll("job", read)
+    begins_with = None if job is None or job.upgrade is None else job.upgrade.savepoint
+    if job is not None and begins_with and not _SAVEPOINT_LOADED.load()(assignment, job):
+        return None
+    return job
 
 
 class PartOfAssignment(msgspec.Struct, frozen=True):

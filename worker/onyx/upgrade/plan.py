@@ -76,12 +76,20 @@ class UpgradePlan(msgspec.Struct, frozen=True):
 def upgrading(job: Job, old: str) -> Job:
     """The job `job` as the one that upgrades the job with the id `old`."""
     section = Upgrade() if job.upgrade is None else job.upgrade
-    return replace(job, upgrade=replace(section, from_job=old))
+    return replace(job, upgrade=replace(section, from_job=old, savepoint=None))
+
+
+def beginning_with(job: Job, savepoint: str) -> Job:
+    """The job `job` as one that begins with a savepoint."""
+    section = Upgrade() if job.upgrade is None else job.upgrade
+    return replace(job, upgrade=replace(section, from_job=None, savepoint=savepoint))
 
 
 def drop_unused_upgrade(job: Job) -> Job:
-    """The job `job` without a `spec.upgrade` that names no old job: it upgrades none."""
-    unused = job.upgrade is not None and job.upgrade.from_job is None
+    """The job `job` without a `spec.upgrade` that names no old job and no savepoint: it upgrades
+    none."""
+    section = job.upgrade
+    unused = section is not None and section.from_job is None and section.savepoint is None
     return replace(job, upgrade=None) if unused else job
 
 
@@ -144,6 +152,8 @@ class _Planning:
             self._decide(part, name, input_doubt(before, after))
         else:
             doubt = output_doubt(before, after) or path_doubt(self._old, self._new, name)
+            if self._upgrade.savepoint is not None and makes_one_result(after.type, after.plugin):
+                doubt = Doubt(_GATHERED)
             self._decide(part, name, doubt)
 
     def _task(self, task: str) -> None:
@@ -182,7 +192,8 @@ class _Planning:
         """The old job has no such task or window."""
         self._steps.append(Step(part, name, "new"))
         if self._mode(part, name) == "carry-over":
-            message = f"cannot be carried over: job {self._upgrade.from_job} has no such state"
+            old = self._upgrade.from_job or "of the savepoint"
+            message = f"cannot be carried over: job {old} has no such state"
             self._problems.append(Problem(self._path(part, name), message))
         return "new"
 
@@ -253,6 +264,9 @@ class Doubt(NamedTuple):
     """The state fits, but in-flight segments may count twice: a user may accept that."""
 
 
+_GATHERED = (
+    "its result is made of parts that are in no savepoint, and the saved job may have added to them"
+)
 _SHAPE = ("engine", "type", "aggregation", "window_key", "min_value", "session_key", "init")
 _AMOUNTS = ("range", "slide", "timeout_gap")
 _YAML = {

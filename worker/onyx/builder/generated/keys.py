@@ -22,6 +22,7 @@ class UpgradeKeys(TypedDict, total=False):
     """Keys of `upgrade`."""
 
     from_job: str
+    savepoint: str
     tasks: Mapping[str, Literal["carry-over", "initialize"]]
     windows: Mapping[str, Literal["initialize"]]
 

@@ -1,22 +1,27 @@
 """`onyx backup`: one point of a cluster in a folder or bucket; `onyx restore`: an empty log begins
-with it."""
+with it; `onyx savepoint`: one job, for another one to begin with."""
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Annotated
 
 from msgspec import Meta
 
 from onyx.backup.making import BackupMaker
-from onyx.backup.place import BackupManifest, BackupPlace
+from onyx.backup.place import BackupManifest, BackupPlace, time_name
 from onyx.backup.restoring import Restorer
+from onyx.backup.savepoints import SavepointMaker
 from onyx.base.seams import SystemClock
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.options import LogPlace
+from onyx.cli.options import JsonOption, LogPlace
 from onyx.client.connection import connect
+from onyx.errors import UserError
 from onyx.log.opening import open_log
+from onyx.state.savepoint import SavepointManifest, SavepointPlace
 from onyx.storage.opening import absolute
 
 
@@ -79,6 +84,59 @@ def restore(
     gone = len(later.state) + len(later.parts)
     removed = f"; {gone} files of later removed" if gone else ""
     print(f"{wanted}: {_told(manifest)}{removed}")
+
+
+def savepoint(
+    to: Annotated[
+        str,
+        Option("--to", "Where savepoints are: a folder, or s3://bucket/prefix.", metavar="PLACE"),
+    ],
+    job: Annotated[
+        str | None, Argument("The job: its id or the beginning of that, or its name.")
+    ] = None,
+    name: Annotated[
+        str | None, Option("--name", "What it is called; job and time if not given.")
+    ] = None,
+    listed: Annotated[bool, Option("--list", "Only list the savepoints that are there.")] = False,
+    as_json: JsonOption = False,
+    place: LogPlace = LogPlace(),
+) -> None:
+    """Save a job as it is now, for another job to begin with (`onyx submit --from PLACE/NAME`).
+
+    The job goes on meanwhile, or stays as it is. Run it where ONYX_STATE_URL is that of the
+    workers. With --list it needs no cluster; of one job, if one is given by its id.
+    """
+    found = place.settings()
+    savepoints = SavepointPlace(absolute(to, found.data_dir))
+    if listed:
+        for each in savepoints.names():
+            saved = savepoints.read(each)
+            if job in (None, saved.job, saved.spec.name):
+                print(_of_savepoint(savepoints, each, saved, as_json))
+        return
+    if job is None:
+        raise UserError("say which job is to be saved, or --list")
+    clock = SystemClock()
+    with connect(found) as client:
+        id = client.named(job)
+        wanted = name or f"{id}-{time_name(clock.wall_ms())}"
+        made = SavepointMaker(client, found, savepoints, _say, clock.wall_ms).make(id, wanted)
+    print(_of_savepoint(savepoints, wanted, made, as_json))
+
+
+def _of_savepoint(place: SavepointPlace, name: str, saved: SavepointManifest, as_json: bool) -> str:
+    where, at = f"{place.path}/{name}", datetime.fromtimestamp(saved.wall_ms / 1000, UTC)
+    size_bytes = sum(each.size_bytes for each in (*saved.files, *saved.chunks))
+    if as_json:
+        about = {"savepoint": where, "job": saved.job, "name": saved.spec.name}
+        more = {"tenancy": saved.tenancy, "wallMs": saved.wall_ms, "onyx": saved.onyx}
+        return json.dumps({**about, **more, "tasks": {**saved.kinds}, "bytes": size_bytes})
+    called = f" ({saved.spec.name})" if saved.spec.name else ""
+    return (
+        f"{where}: job {saved.job}{called} of tenancy {saved.tenancy} at "
+        f"{at.isoformat(timespec='seconds')}, {len(saved.kinds)} tasks, "
+        f"{len(saved.files)} files, {size_bytes:,} bytes"
+    )
 
 
 def _told(manifest: BackupManifest) -> str:

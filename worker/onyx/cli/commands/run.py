@@ -17,7 +17,7 @@ from msgspec import Meta
 from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.local_server import TENANCY, check_kept, local_log
-from onyx.cli.options import EngineOption, JsonOption, ModulesOption
+from onyx.cli.options import EngineOption, FromOption, JsonOption, ModulesOption
 from onyx.errors import OnyxError, SettingsError
 from onyx.processes.surroundings import interrupted_by_sigterm, settings
 
@@ -88,6 +88,7 @@ def run(
     keep: KeepOption = None,
     resume: ResumeOption = False,
     replace: ReplaceOption = False,
+    begins_with: FromOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job on this machine: log, workers and all.
@@ -110,7 +111,7 @@ def run(
     # imports what they need besides.
     with interrupted_by_sigterm(), local_log(given, keep, SHARED) as (there, launcher):
         kept = None if keep is None else local_run.Kept(keep, resume)
-        job, found = local_run.checked(file, modules, engine, log_level)
+        job, found = local_run.checked(file, modules, engine, log_level, begins_with)
         dealt = local_run.peers_of_processes(job, peers, processes)
         local_run.refuse_here(job, found, file, replace, resume, peers is None and processes == 1)
         status, progress = local_run.run_here(

@@ -13,13 +13,13 @@ from rich.text import Text
 
 from onyx.cli.command_line import Option
 from onyx.cli.job_file import FilesArgument, read_jobs
-from onyx.cli.options import EngineOption, JsonOption, LogPlace, WaitOption, job_id
+from onyx.cli.options import EngineOption, FromOption, JsonOption, LogPlace, WaitOption, job_id
 from onyx.cli.status_table import print_statuses
 from onyx.client.connection import connect
 from onyx.errors import UserError
 from onyx.model.job import Job
 from onyx.processes.ends import ExitCode
-from onyx.upgrade.plan import UpgradePlan, upgrading
+from onyx.upgrade.plan import UpgradePlan, beginning_with, upgrading
 
 UpgradeOption = Annotated[
     str | None,
@@ -43,6 +43,7 @@ def submit(
     wait: WaitOption = False,
     upgrade: UpgradeOption = None,
     engine: EngineOption = None,
+    begins_with: FromOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,11 +52,16 @@ def submit(
     Nothing is submitted unless all files are valid.
 
     With --upgrade the job continues from the state of an old job, which is killed. That happens
-    only if every worker answers that it can run the new job, and if there are peers for it.
+    only if every worker answers that it can run the new job, and if there are peers for it. With
+    --from it continues from a savepoint, and no job is killed.
     """
-    if upgrade is not None and len(files) > 1:
-        raise UserError("--upgrade takes one job file: one job continues from an old one")
+    if (upgrade or begins_with) and len(files) > 1:
+        raise UserError("--upgrade and --from take one job file: one job continues from an old one")
+    if upgrade and begins_with:
+        raise UserError("--upgrade and --from: a job continues from one of both")
     jobs = read_jobs(files, upgrade, engine)
+    if begins_with is not None:
+        jobs = [beginning_with(jobs[0], begins_with)]
     with connect(place.settings()) as client:
         if upgrade is not None:
             jobs = [upgrading(jobs[0], client.named(upgrade))]

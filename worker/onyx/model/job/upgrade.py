@@ -15,7 +15,7 @@ from msgspec import field
 
 from onyx.model.job.types import TaskName, WindowName
 from onyx.model.keys.key import EMPTY, Key
-from onyx.model.keys.kinds import PathName
+from onyx.model.keys.kinds import PathName, PlaceOf
 
 
 class Upgrade(msgspec.Struct, frozen=True):
@@ -27,11 +27,20 @@ class Upgrade(msgspec.Struct, frozen=True):
         PathName("the id of a job"),
         Key(
             yaml="from",
-            restriction="Needed unless upgradePolicy is KeepState: then the old job is the one of "
-            "the object, whose first version ignores this section.",
+            restriction="Needed unless savepoint is given or upgradePolicy is KeepState: then the "
+            "old job is the one of the object, whose first version upgrades none.",
         ),
     ] = None
     """Id of the old job. It is killed by the log entry that submits this one."""
+    savepoint: Annotated[
+        str | None,
+        PlaceOf("a savepoint"),
+        Key(
+            restriction="Not with from. With upgradePolicy KeepState only the first version of the "
+            "object begins with it.",
+        ),
+    ] = None
+    """A savepoint with which the job begins, as with an old job's state. Workers read it."""
     tasks: Annotated[
         Mapping[TaskName, Literal["carry-over", "initialize"]],
         Key(restriction="Inputs, outputs, and tasks with windows."),

@@ -7,6 +7,7 @@ are in `rules/`.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -19,6 +20,8 @@ from onyx.model.report import INVALID, Report, at, listed, nearest, show
 Schema = dict[str, Any]
 
 TEXT_CHARACTERS_MAX = 4_096
+PLACE = rf"(s3://[^/\s]+/|/)([^/]+/)*({path_names.PATH_NAME})"
+_PLACE = re.compile(PLACE + r"\Z")
 JOB_ID = "jobId"
 """Key of a job's own metadata that holds its id."""
 ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
@@ -134,6 +137,25 @@ class PathName(KeyKind, frozen=True):
 
     def _describe(self) -> str:
         return f"{self.of}, as text"
+
+
+class PlaceOf(KeyKind, frozen=True):
+    """A folder or prefix with a name, which workers see."""
+
+    of: str
+
+    def _fits(self, value: Any) -> bool:
+        fits = isinstance(value, str) and len(value) <= TEXT_CHARACTERS_MAX
+        return fits and _PLACE.match(value) is not None
+
+    def _hint(self, value: Any) -> str:
+        return f"its last part is its name: {path_names.ALPHABET}"
+
+    def _schema(self) -> Schema:
+        return {"type": "string", "maxLength": TEXT_CHARACTERS_MAX, "pattern": f"^{PLACE}$"}
+
+    def _describe(self) -> str:
+        return f"the place of {self.of}, /folder/NAME or s3://bucket/NAME"
 
 
 class Function(KeyKind, frozen=True):

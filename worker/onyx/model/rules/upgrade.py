@@ -20,9 +20,12 @@ def check_upgrade(spec: Draft, path: str, report: Report) -> None:
     if upgrade is None:
         return
     path = at(path, "upgrade")
-    if "from_job" not in upgrade and not keeps_state:
-        hint = "give the id of the old job, or upgradePolicy: KeepState"
+    if not {"from_job", "savepoint"}.intersection(upgrade) and not keeps_state:
+        hint = "give the id of the old job, or a savepoint, or upgradePolicy: KeepState"
         report.add(at(path, "from"), "is missing", hint)
+    if {"from_job", "savepoint"} <= upgrade.keys():
+        what = "is not for a job that upgrades another one"
+        report.add(at(path, "savepoint"), what, "leave out `from`, or this")
     if not has_state:
         report.add(path, "is not for guarantee at-most-once", _NO_STATE)
     if whole(spec, "windows") or "windows" not in spec:

@@ -32,6 +32,7 @@ from onyx.program.failure import frames
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.replica.commands.check_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
 from onyx.replica.effects import AnswerCheck
+from onyx.settings import Settings
 from onyx.task.plugin_context import context_in_process
 from onyx.task.services import Services
 
@@ -44,6 +45,8 @@ CHECK = JobId("check")
 logger = logging.getLogger("onyx.peer")
 Look = Callable[[Job], tuple[Problem, ...]]
 _WRONG_OPTIONS: OnDemand[Look] = OnDemand("onyx.submission.job_checks:wrong_options")
+_SAVEPOINT: OnDemand[Callable[[Job, Settings], list[str]]]
+_SAVEPOINT = OnDemand("onyx.task.recovery.savepoint:savepoint_problems")
 _WRONG_SQL: OnDemand[Look] = OnDemand("onyx.submission.job_checks:wrong_sql")
 
 
@@ -88,6 +91,8 @@ class JobChecker:
         chunk = self._services.log.get_chunk(check.digest)
         job = stored_job(chunk, f"of check {check.check}")
         wrong = [str(each) for each in (*_WRONG_OPTIONS.load()(job), *_WRONG_SQL.load()(job))]
+        if job.upgrade is not None and job.upgrade.savepoint is not None:
+            wrong += _SAVEPOINT.load()(job, self._services.settings)
         return wrong or problems(job, self._group, self._services)
 
 

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from onyx.errors import Fenced, StateError, Unavailable, UserError
 from onyx.ids import JobId
@@ -25,6 +26,7 @@ COLLECT_INTERVAL_S = 5.0
 DROP_INTERVAL_S = 60.0
 _JOB = "journalOf"
 """Key of a cursor's state: the job whose journal it is a cursor of."""
+
 OpenFeed = Callable[[str, Journal], Feed]
 """Makes the source of a partition that has been taken over."""
 
@@ -205,3 +207,13 @@ class JournalledPartitions:
                     owned.journal.drop(cursor.position)
         if drops:
             self._next_drop_s = now_s + DROP_INTERVAL_S
+
+
+def journal_in(state: Any) -> str | None:
+    """The job of whose journal this is the state of a cursor; None: it is of no journal."""
+    return state.get(_JOB) if isinstance(state, dict) else None
+
+
+def in_journal_of(state: Any, job: JobId) -> Any:
+    """The state of a cursor of a journal as one of the same in the journal of another job."""
+    return state if journal_in(state) is None else {**state, _JOB: str(job)}

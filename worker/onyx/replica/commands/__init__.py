@@ -24,6 +24,7 @@ from onyx.replica.commands.join_cluster import (
 )
 from onyx.replica.commands.kill_job import KillJob
 from onyx.replica.commands.leave_cluster import LeaveCluster
+from onyx.replica.commands.load_job import LoadJob
 from onyx.replica.commands.pause_job import PauseJob, SignalRest
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.commands.report_loss import ReportLoss
@@ -47,6 +48,7 @@ __all__ = [
     "GroupLeaveCluster",
     "KillJob",
     "LeaveCluster",
+    "LoadJob",
     "NotifyJoinCluster",
     "PauseJob",
     "PrepareJoinCluster",
@@ -77,6 +79,7 @@ COMMANDS: Mapping[str, type[Command]] = {
         GroupLeaveCluster,
         KillJob,
         LeaveCluster,
+        LoadJob,
         NotifyJoinCluster,
         PauseJob,
         PrepareJoinCluster,

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec import structs
 
 from onyx.base.on_demand import OnDemand
 from onyx.base.structs import stored
@@ -47,15 +48,20 @@ class OldManifest(msgspec.Struct, frozen=True):
     id: JobId
     job: Job
     plan: UpgradePlan
+    origin: JobId
+    """The id under which it has written: another one than `id` if it was loaded from a
+    savepoint."""
+    publishes: bool = True
+    """Whether the new job publishes what its outputs have committed."""
 
 
 class OldJob(OldManifest, frozen=True):
     """The old job that this one upgrades, and what is carried over from it."""
 
-    numbers: Mapping[int, int]
+    numbers: Mapping[int, int] = {}
     """Partitions that are carried over: their numbers in this job by those in the old one. Those of
     one on Spark are numbered as in `Committed.read`."""
-    has_more: bool
+    has_more: bool = False
     """Whether this job has partitions of inputs that the old one does not have."""
     query: Committed | None = None
     """What was committed last, if it ran on Spark."""
@@ -81,7 +87,11 @@ def old_manifest(assignment: Assignment, new: Job) -> OldManifest:
     plan = _COMPARE.load()(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
-    return OldManifest(job_id, old, plan)
+    loaded = replica.loaded(job_id)
+    if loaded is None:
+        return OldManifest(job_id, old, plan, job_id)
+    # A saved job that ran has published it, or will: it is its own.
+    return OldManifest(job_id, old, plan, loaded.origin, loaded.publishes)
 
 
 def old_job(assignment: Assignment, new: Job) -> OldJob:
@@ -100,7 +110,7 @@ def old_job(assignment: Assignment, new: Job) -> OldJob:
     mapped = numbers(before, here)
     ranges = (range(here[name][0], here[name][0] + len(here[name][1])) for name in inputs)
     has_more = not set(chain.from_iterable(ranges)) <= set(mapped.values())
-    return OldJob(old.id, old.job, old.plan, mapped, has_more, query)
+    return OldJob(**structs.asdict(old), numbers=mapped, has_more=has_more, query=query)
 
 
 def _read_by(query: Committed, tasks: set[str]) -> dict[str, tuple[int, list[str]]]:
@@ -182,7 +192,7 @@ def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> Upgraded
     if not old.plan.carries(part, runtime.task):
         return None
     began = bool(runtime.services.log.list_documents(documents.frontiers(old.id)))
-    return UpgradedJob(old.id, began)
+    return UpgradedJob(old.origin, began)
 
 
 def initialized_journal(runtime: Runtime) -> OldJournal | None:

@@ -134,11 +134,11 @@ def finish(
         context: of the output in the new job.
     """
     entry = old.job.entry(task)
-    if not tokens or entry.plugin is None:
+    if not tokens or entry.plugin is None or not old.publishes:
         return
     context = replace(
         context,
-        job=old.id,
+        job=old.origin,
         options=own_options(entry),
         alike=alike(old.job, entry),
         resolve=_uncalled,

@@ -1,0 +1,206 @@
+"""A job that begins with a savepoint of another: real workers of another cluster, with a tenancy
+and a state of their own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.support.jobs.yaml_jobs import job_of
+from tests.support.log.logs import served
+from tests.support.patience import WAIT_S
+from tests.support.servers.cluster import Cluster
+from tests.support.servers.object_stores import ObjectStore
+from tests.support.servers.processes import onyx
+
+from onyx.ids import JobId
+from onyx.settings import StateSettings
+
+pytestmark = pytest.mark.server
+PEERS, WIDTH, GROUPS, SEGMENTS = 7, 500, 4, 5_000
+ALL = {"segments": SEGMENTS}
+STEPS = f"""
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def make(n):
+    return {{"n": n, "group": n % {GROUPS}, "time": n}}
+
+
+def number(segment, state):
+    state.seen = (state.seen or 0) + 1
+    return {{"n": segment["n"], "seen": state.seen}}
+
+
+def doubled(table):
+    return table.append_column("twice", pc.multiply(table["n"], 2))
+
+
+def counted(event, window, trigger, state_event, state):
+    return {{"group": state_event["group_key"], "from": state_event["lower_bound"], "count": state}}
+"""
+
+
+def job(folder: Path, **options: Any) -> dict[str, Any]:
+    """Windows of columns and keyed state of dicts, each segment once, into files."""
+    write = {"type": "output", "plugin": "files", "batchSize": 100}
+    return job_of("counting", {
+        "guarantee": "exactly-once",
+        "workflow": [["read", "double"], ["double", "count"], ["read", "number"],
+                     ["count", "counts"], ["number", "numbers"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "generator", "batchSize": 50, "maxPeers": 1,
+             "watermarkKey": "time",
+             "options": {"fn": "saved_steps:make", "ratePerSecond": 1_000, **options}},
+            {"name": "double", "type": "function", "fn": "saved_steps:doubled",
+             "batchFormat": "arrow"},
+            {"name": "count", "type": "reduce", "groupByKey": "group", "fluxPolicy": "continue",
+             "batchFormat": "arrow"},
+            {"name": "number", "type": "function", "fn": "saved_steps:number",
+             "groupByKey": "group", "fluxPolicy": "continue", "state": {"seen": "value[int]"}},
+            {"name": "counts", "options": {"path": f"{folder}/counts", "format": "jsonl"}, **write},
+            {"name": "numbers", "options": {"path": f"{folder}/numbers", "format": "jsonl"},
+             **write},
+        ],
+        "windows": [{"id": "counts", "task": "count", "type": "fixed", "aggregation": "count",
+                     "windowKey": "time", "range": [WIDTH, "milliseconds"]}],
+        "triggers": [{"windowId": "counts", "type": "watermark", "postEvictor": ["all"],
+                      "emit": "saved_steps:counted"}],
+    })  # fmt: skip
+
+
+def beginning_with(savepoint: str, manifest: dict[str, Any], **upgrade: Any) -> dict[str, Any]:
+    spec = {**manifest["spec"], "upgrade": {"savepoint": savepoint, **upgrade}}
+    return {**manifest, "spec": spec}
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[str], Cluster]]:
+    """Opens a cluster with a log, a state and a tenancy of its own."""
+    modules = tmp_path / "saved_steps.py"
+    modules.write_text(STEPS)
+    with ExitStack() as stack:
+
+        def open_cluster(state: str) -> Cluster:
+            where = tmp_path / f"log-{time.monotonic_ns()}"
+            where.mkdir()
+            stack.enter_context(served(where))
+            cluster = Cluster(where, tmp_path, modules)
+            cluster.settings = replace(cluster.settings, state=StateSettings(url=state))
+            return cluster
+
+        yield open_cluster
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    files = [file for file in folder.glob("part-*") if file.is_file()]
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def await_rows(cluster: Cluster, folder: Path, count: int) -> None:
+    until_s = time.monotonic() + WAIT_S
+    while len(rows(folder)) < count:
+        assert time.monotonic() < until_s, f"{len(rows(folder))} rows of {count}"
+        time.sleep(0.02)
+
+
+def saved(cluster: Cluster, id: JobId, to: object) -> str:
+    made = onyx(cluster.settings, "savepoint", id, "--to", to, "--name", "noon")
+    assert made.returncode == 0, made.stderr
+    return f"{to}/noon"
+
+
+def numbers(folder: Path) -> Counter[tuple[int, int]]:
+    return Counter((row["n"], row["seen"]) for row in rows(folder / "numbers"))
+
+
+def counts(folder: Path) -> Counter[tuple[int, int, int]]:
+    return Counter((row["group"], row["from"], row["count"]) for row in rows(folder / "counts"))
+
+
+NUMBERS = Counter((n, n // GROUPS + 1) for n in range(SEGMENTS))
+COUNTS = Counter(
+    (group, lower, WIDTH // GROUPS)
+    for group in range(GROUPS)
+    for lower in range(0, SEGMENTS, WIDTH)
+)
+
+
+@pytest.mark.parametrize("where", ["folder", "bucket"])
+def test_two_jobs_give_what_the_saved_one_gives_from_the_point_on(
+    opened: Callable[[str], Cluster], tmp_path: Path, fake_store: ObjectStore, where: str
+) -> None:
+    root = str(tmp_path) if where == "folder" else fake_store.url
+    first, to = tmp_path / "first", f"{root}/savepoints"
+    with opened(f"{tmp_path}/state-1") as one:
+        one.start_workers(1, PEERS)
+        id = one.submit(job(first, ratePerSecond=200))
+        one.await_ready(id)
+        await_rows(one, first / "numbers", 1)
+        savepoint = saved(one, id, to)
+        with opened(f"{root}/state-2") as other:
+            copies = [tmp_path / "second", tmp_path / "third"]
+            ids = [other.submit(beginning_with(savepoint, job(each, **ALL))) for each in copies]
+            workers = other.start_workers(2, PEERS)
+            other.await_ready(ids[0])
+            workers[0].kill()
+            for each in ids:
+                other.await_completed(each)
+        await_rows(one, first / "numbers", len(rows(first / "numbers")) + 100)
+    assert set(numbers(first).values()) == {1}, "the saved job goes on as if nothing had been"
+    assert all(seen == n // GROUPS + 1 for n, seen in numbers(first))
+    for each in copies:
+        found, windows = numbers(each), counts(each)
+        assert 0 < len(found) < SEGMENTS, "it went on, and did not begin anew"
+        assert found <= NUMBERS, "each once, with the state that it has in the first job"
+        assert windows <= COUNTS
+        assert (SEGMENTS - 1, SEGMENTS // GROUPS) in found
+        assert found == numbers(copies[0])
+
+
+def test_a_suspended_job_and_the_one_that_begins_with_its_savepoint_have_each_row_once(
+    opened: Callable[[str], Cluster], tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    with opened(f"{tmp_path}/state") as cluster:
+        cluster.start_workers(1, PEERS)
+        id = cluster.submit(job(first, **ALL))
+        cluster.await_ready(id)
+        await_rows(cluster, first / "numbers", 300)
+        cluster.client.suspend(id)
+        savepoint = saved(cluster, id, tmp_path / "savepoints")
+        cluster.client.kill(id)
+        copy = cluster.submit(beginning_with(savepoint, job(second, **ALL)))
+        cluster.await_completed(copy)
+        again = onyx(cluster.settings, "savepoint", copy, "--to", tmp_path / "savepoints")
+        assert "it has no state to save" in again.stderr
+    assert numbers(first) + numbers(second) == NUMBERS
+    assert counts(first) + counts(second) == COUNTS
+
+
+def test_a_damaged_savepoint_ends_the_job_that_begins_with_it_and_reads_nothing(
+    opened: Callable[[str], Cluster], tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    with opened(f"{tmp_path}/state") as cluster:
+        cluster.start_workers(1, PEERS)
+        id = cluster.submit(job(first, **ALL))
+        cluster.await_ready(id)
+        await_rows(cluster, first / "numbers", 300)
+        savepoint = Path(saved(cluster, id, tmp_path / "savepoints"))
+        cluster.client.kill(id)
+        largest = max((savepoint / "blobs").iterdir(), key=lambda file: file.stat().st_size)
+        largest.write_bytes(largest.read_bytes()[:-1])
+        copy = cluster.submit(beginning_with(str(savepoint), job(second, **ALL)))
+        cluster.until(lambda replica: copy in replica.killed_jobs, "it ends")
+        failure = str(cluster.client.status(copy).exception)
+        assert "is damaged: its digest is another one; use another savepoint" in failure
+        assert not second.exists() or not rows(second / "numbers")
