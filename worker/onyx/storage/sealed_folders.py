@@ -82,13 +82,13 @@ class SealedFolders:
         sealed: _Sealed = stored(data, _Sealed, where, self._other)
         if sealed.kind != self._kind:
             raise StateError(f"{where} is that of a {sealed.kind}, and of no {self._kind}")
-        if hashlib.sha256(sealed.content).hexdigest() != sealed.sha256:
-            raise StateError(f"{where} is damaged: its digest is another one; {self._other}")
         if sealed.format != self._format:
             raise StateError(
                 f"{where} has format {sealed.format}, this version of Onyx reads {self._format}; "
                 f"{self._other} with this version"
             )
+        if hashlib.sha256(sealed.content).hexdigest() != sealed.sha256:
+            raise StateError(f"{where} is damaged: its digest is another one; {self._other}")
         found: M = stored(bytes(sealed.content), hint, where, self._other)
         return found
 
