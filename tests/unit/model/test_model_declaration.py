@@ -101,7 +101,8 @@ def test_what_is_wrong_is_reported_with_its_path(spec: dict[str, Any], expected:
 def test_an_upgrade_that_names_no_job_needs_a_policy_that_implies_one() -> None:
     answers = {"upgrade": {"tasks": {"read": "initialize"}}}
     assert problems(SPEC | answers) == [
-        "spec.upgrade.from: is missing (give the id of the old job, or upgradePolicy: KeepState)"
+        "spec.upgrade.from: is missing (give the id of the old job, a savepoint, or "
+        "upgradePolicy: KeepState)"
     ]
     found = parse_mapping(manifest(SPEC | answers | {"upgradePolicy": "KeepState"}))
     assert found.upgrade == Upgrade(None, {"read": "initialize"})

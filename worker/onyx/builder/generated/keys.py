@@ -22,9 +22,9 @@ class UpgradeKeys(TypedDict, total=False):
     """Keys of `upgrade`."""
 
     from_job: str
-    savepoint: str
     tasks: Mapping[str, Literal["carry-over", "initialize"]]
     windows: Mapping[str, Literal["initialize"]]
+    savepoint: str
 
 
 class FailurePolicyKeys(TypedDict, total=False):

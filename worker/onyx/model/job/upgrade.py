@@ -32,15 +32,6 @@ class Upgrade(msgspec.Struct, frozen=True):
         ),
     ] = None
     """Id of the old job. It is killed by the log entry that submits this one."""
-    savepoint: Annotated[
-        str | None,
-        PlaceOf("a savepoint"),
-        Key(
-            restriction="Not with from. With upgradePolicy KeepState only the first version of the "
-            "object begins with it.",
-        ),
-    ] = None
-    """A savepoint with which the job begins, as with an old job's state. Workers read it."""
     tasks: Annotated[
         Mapping[TaskName, Literal["carry-over", "initialize"]],
         Key(restriction="Inputs, outputs, and tasks with windows."),
@@ -52,3 +43,12 @@ class Upgrade(msgspec.Struct, frozen=True):
         Mapping[WindowName, Literal["initialize"]], Key(restriction="Windows of the job.")
     ] = field(default_factory=lambda: EMPTY)
     """`initialize`: the window starts empty."""
+    savepoint: Annotated[
+        str | None,
+        PlaceOf("a savepoint"),
+        Key(
+            restriction="Not with from. With upgradePolicy KeepState only the first version of the "
+            "object begins with it.",
+        ),
+    ] = None
+    """A savepoint with which the job begins, as with an old job's state. Workers read it."""

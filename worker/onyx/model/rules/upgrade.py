@@ -21,7 +21,7 @@ def check_upgrade(spec: Draft, path: str, report: Report) -> None:
         return
     path = at(path, "upgrade")
     if not {"from_job", "savepoint"}.intersection(upgrade) and not keeps_state:
-        hint = "give the id of the old job, or a savepoint, or upgradePolicy: KeepState"
+        hint = "give the id of the old job, a savepoint, or upgradePolicy: KeepState"
         report.add(at(path, "from"), "is missing", hint)
     if {"from_job", "savepoint"} <= upgrade.keys():
         what = "is not for a job that upgrades another one"
