@@ -85,7 +85,9 @@ class Actor:
                 owner, by = owner_of(body, self._kube.mark), self._authors.of_change(body)
                 await view.submit(job, wanted, str(owner), by)
                 self._metrics.log_written("submit-job")
-                await self._kube.event(body, "Submitted", _submitted(action))
+                section = wanted.upgrade
+                begins_with = "" if section is None else section.savepoint or ""
+                await self._kube.event(body, "Submitted", _submitted(action, begins_with))
             case ControlJob():
                 assert view is not None
                 await self.control(body, view, action, self._authors.of_change(body))
@@ -98,8 +100,10 @@ class Actor:
         return body
 
 
-def _submitted(action: Submit) -> str:
+def _submitted(action: Submit, savepoint: str) -> str:
     message = f"job {action.job} is in the log"
+    if savepoint:
+        message += f", begins with savepoint {savepoint}"
     if action.upgrades is not None:
         message += f", upgrades job {action.upgrades}"
     return f"{message}; {action.remarks}" if action.remarks else message
@@ -113,6 +117,7 @@ def _remembered(record: SubmissionRecord) -> dict[str, Any]:
         "message": f"job {record.job_id} is about to be submitted",
         **identity(record),
         "upgradedFrom": identity(record.upgraded_from) if record.upgraded_from else None,
+        "savepoint": None,
         "submittedAt": None,
         "finishedAt": None,
         "progress": None,

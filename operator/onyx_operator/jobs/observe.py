@@ -20,7 +20,12 @@ from onyx_operator.conditions import by_type
 from onyx_operator.context import OperatorProcess
 from onyx_operator.jobs.check import ways_in, why_unfit
 from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
-from onyx_operator.jobs.observed import JobObservation, ids_of_interest, observed
+from onyx_operator.jobs.observed import (
+    JobObservation,
+    begins_with_savepoint,
+    ids_of_interest,
+    observed,
+)
 from onyx_operator.jobs.record import read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
 from onyx_operator.kube import CONFIG_MAPS, Object, seconds
@@ -84,6 +89,11 @@ class Observer:
             log = replace(log, heir=str(heir))
         found = self._observed(spec, body, log)
         old = found.versions.upgrades
+        if old is None and begins_with_savepoint(found):
+            assert spec.job is not None
+            assert found.versions.wanted.job_id is not None
+            verdict = await view.begins(found.versions.wanted.job_id, spec.job)
+            return replace(found, upgrade=verdict)
         if old is None:
             return found
         assert spec.job is not None

@@ -111,6 +111,15 @@ def versions(spec: Spec, record: SubmissionRecord, log: Log) -> JobVersions:
     )
 
 
+def begins_with_savepoint(seen: JobObservation) -> bool:
+    """Whether a job is about to be submitted that begins with a savepoint."""
+    job, wanted = seen.spec.job, seen.versions.wanted
+    if job is None or job.upgrade is None or job.upgrade.savepoint is None:
+        return False
+    log = seen.log
+    return isinstance(log, Log) and log.job(wanted.job_id).stage == "unknown"
+
+
 def ids_of_interest(
     spec: Spec, record: SubmissionRecord, stage_of: StageOf = lambda _: "unknown"
 ) -> tuple[JobId, ...]:

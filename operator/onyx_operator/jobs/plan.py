@@ -38,6 +38,7 @@ BY_COMMAND = "a command killed it"
 SPEC_CHANGED = "SpecChanged"
 """Reason of a job that goes on until the one of the new spec takes its place."""
 _FROM_BEGINNING = UpgradeVerdict()
+SAVEPOINT_REFUSED = "SavepointRefused"
 """A job that starts from the beginning upgrades nothing."""
 
 
@@ -261,6 +262,11 @@ def _begin(
         phase = "Stopped" if desired == "Stopped" else "Suspended"
         return JobPlan((), phase, "NotSubmitted", message)
     assert record.job_id is not None
+    asked = seen.upgrade
+    if unknown and seen.versions.upgrades is None and asked and (asked.refusal or asked.waits):
+        why = short(asked.refusal) or asked.waits
+        reason = SAVEPOINT_REFUSED if asked.refusal else "Submitting"
+        return JobPlan((), "Pending", reason, why, asked.again_in_s, asked.refusal)
     actions: list[Action] = []
     if seen.record != replace(record, phase=seen.record.phase):  # which is of the last plan
         actions.append(Remember(record))

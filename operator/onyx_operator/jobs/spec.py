@@ -18,7 +18,7 @@ from onyx.model.job import Job
 from onyx.model.limits import NOTHING_DECLARED
 from onyx.model.notices import misread_words
 from onyx.model.parsing.job import job_hash, parse_declared, parse_manifest
-from onyx.upgrade.plan import drop_unused_upgrade
+from onyx.upgrade.plan import unbegun
 from onyx_operator.conditions import problem_lines
 from onyx_operator.jobs.record import job_id
 
@@ -101,7 +101,7 @@ def read_spec(
         return replace(spec, problem=str(error.args[0]), problem_reason=JOB_REF_NOT_FOUND)
     except ManifestError as error:
         return replace(spec, problem=problem_lines(error.problems), problem_reason="InvalidSpec")
-    digest = job_hash(without(drop_unused_upgrade(job)))
+    digest = job_hash(without(unbegun(job)))
     return replace(spec, job=job, digest=digest, options=fingerprint(job))
 
 

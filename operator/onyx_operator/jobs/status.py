@@ -32,7 +32,15 @@ _QUIET = (
 )
 """Reasons that pass at once, or that the event of an action has reported already."""
 _WRONG_PHASES = ("Failed", "Invalid", "Unknown")
-_WRONG_REASONS = ("Displaced", "OutOfMemory", "WorkersDie", "UpgradeRefused", "BackOff", "Retrying")
+_WRONG_REASONS = (
+    "Displaced",
+    "OutOfMemory",
+    "WorkersDie",
+    "UpgradeRefused",
+    "SavepointRefused",
+    "BackOff",
+    "Retrying",
+)
 _WRONG_CLUSTERS = (
     "ClusterNotFound",
     "ClusterRefused",
@@ -57,6 +65,7 @@ def status(seen: JobObservation, plan: JobPlan) -> dict[str, Any]:
         "reason": plan.reason,
         "message": cut(_stalled(plan, job) or plan.message),
         **_record(record, job, now),
+        **_savepoint(before, record, job),
         **_counters(before, record, log, job),
         **_lag(before, record, job, seen.now_s),
         **({"requests": list(seen.entrances)} if seen.entrances else {}),
@@ -107,6 +116,15 @@ def _record(record: SubmissionRecord, job: LogJob | None, now: str) -> dict[str,
         **({"submittedAt": submitted_at} if submitted_at else {}),
         **({"finishedAt": finished_at} if finished_at else {}),
     }
+
+
+def _savepoint(
+    before: Mapping[str, Any], record: SubmissionRecord, job: LogJob | None
+) -> dict[str, Any]:
+    """Where the job has begun; the log knows it until the job has a state of its own."""
+    same = before.get("jobId") == record.job_id and record.job_id is not None
+    place = (job.savepoint if job is not None else "") or (before.get("savepoint") if same else "")
+    return {"savepoint": place} if place else {}
 
 
 def _counters(

@@ -59,6 +59,7 @@ def log_job(
     return LogJob(
         "live",
         suspended=run.suspended,
+        savepoint=_savepoint(replica, job),
         draining=run.draining,
         paused=why_paused(replica, job),
         options=run.declared or replica.spec(job).options,
@@ -75,6 +76,12 @@ def log_job(
         exhausted=sum(number in run.exhausted_partitions for number in partitions),
         completed=completed,
     )
+
+
+def _savepoint(replica: Replica, job: JobId) -> str:
+    old = replica.upgrades(job)
+    loaded = None if old is None else replica.loaded(old)
+    return "" if loaded is None else loaded.place
 
 
 def _required(replica: Replica, job: JobId) -> int:

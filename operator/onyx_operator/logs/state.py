@@ -79,6 +79,8 @@ class LogJob(msgspec.Struct, frozen=True):
     """Partitions of its sources that have been read and processed to their end."""
     collected: bool = False
     """It ended long ago: only how is known of it."""
+    savepoint: str = ""
+    """The place of the savepoint with which it has begun, as long as the log knows."""
     completed: int | None = None
     """Segments of its inputs that are completely processed; None when that is not known."""
     lag: JobLag | None = None

@@ -19,6 +19,7 @@ from onyx.log.interface import ChunkGone, LogReader
 from onyx.model.job import Job
 from onyx.replica.command import Command, Entry
 from onyx.replica.commands import SubmitJob
+from onyx.replica.commands.load_job import loaded_for
 from onyx.replica.state import Replica
 from onyx.submission import upgrades
 from onyx.submission.preflight import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers
@@ -27,6 +28,7 @@ from onyx_operator.conditions import problem_lines
 from onyx_operator.logs.follower import Follower
 from onyx_operator.logs.state import UpgradeVerdict
 
+ANEW = "another restartNonce runs the new one from its beginning"
 CARRY_OVER_WAIT_S = 1.0
 """Between two looks whether a job has carried over its state: no event announces that."""
 CHECKS_MAX = 200
@@ -56,8 +58,8 @@ class UpgradeJudge:
         found = await self._log.ask(upgrade, client.log, self._log.replica, job, old)
         if found.refusal or found.waits or old not in self._log.replica.jobs:
             return found
-        assert found.upgrades is not None
-        wanted = upgrading(job, found.upgrades)
+        # Where it upgrades none, it begins with the savepoint with which the old job has not begun.
+        wanted = job if found.upgrades is None else upgrading(job, found.upgrades)
         entry = self._checks.prepared(old, wanted)
         if entry is None:
             entry = await self._log.ask(client.prepare, JobId("new"), wanted)
@@ -69,6 +71,26 @@ class UpgradeJudge:
                 await self._append(question)
             except ChunkGone:
                 self._checks.forget(old)
+                raise
+        return found
+
+    async def begins(self, job_id: JobId, job: Job) -> UpgradeVerdict:
+        """Whether a job that is to be submitted can begin with its savepoint, as workers see it.
+
+        Raises:
+            Unavailable: the log cannot be reached.
+        """
+        entry = self._checks.prepared(job_id, job)
+        if entry is None:
+            entry = await self._log.ask(self._log.opened().prepare, job_id, job)
+            self._checks.remember(job_id, job, entry)
+        now_s = asyncio.get_running_loop().time()
+        found, question = self._checks.begins(job_id, entry, self._log.replica, now_s)
+        if question is not None:
+            try:
+                await self._append(question)
+            except ChunkGone:
+                self._checks.forget(job_id)
                 raise
         return found
 
@@ -85,16 +107,27 @@ def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> UpgradeVe
             f"job {old} is carrying over the state of job {holder}; the new one upgrades it then"
         )
         return UpgradeVerdict(holder, waits=waits, again_in_s=CARRY_OVER_WAIT_S)
+    if _is_unloaded(replica, holder):
+        if job.upgrade is not None and job.upgrade.savepoint is not None:
+            return UpgradeVerdict(remarks=f"job {old} had not begun with its savepoint")
+        why = f"job {old} has not begun with its savepoint: give spec.upgrade.savepoint"
+        return UpgradeVerdict(holder, refusal=f"{why}; {ANEW}")
     section = upgrading(job, holder).upgrade
     assert section is not None
     try:
         found = upgrades.plan_upgrade(log, replica, job, section, instead_of=old)
     except UserError as error:
-        anew = "another restartNonce runs the new one from its beginning"
-        return UpgradeVerdict(holder, refusal=f"{error}; {anew}")
+        return UpgradeVerdict(holder, refusal=f"{error}; {ANEW}")
     if found.problems:
         return UpgradeVerdict(holder, refusal=problem_lines(found.problems))
     return UpgradeVerdict(holder, remarks=_remarks(found), pauses=bool(found.pauses))
+
+
+def _is_unloaded(replica: Replica, job: JobId) -> bool:
+    """Whether a job is a savepoint of which not all is there."""
+    if (loaded := replica.loaded(job)) is not None:
+        return not loaded.whole
+    return job not in replica.records and any(loaded_for(each) == job for each in replica.records)
 
 
 def _remarks(found: UpgradePlan) -> str:
@@ -173,13 +206,40 @@ class Checks:
         if lacking := lacks_peers(replica, old, submission):
             waits = f"{goes_on}, for the new one has no peers: {lacking}"
             return replace(found, waits=waits, again_in_s=AGAIN_S), None
+        waits = f"{goes_on} until all workers have said whether they can run the new one"
+        return self._answered(found, old, submission.spec.digest, waits, replica, now_s)
+
+    def begins(
+        self, job: JobId, submission: SubmitJob, replica: Replica, now_s: float
+    ) -> tuple[UpgradeVerdict, Command | None]:
+        """Whether a job can begin with its savepoint, and a question. Arguments as of `judge`.
+        Without workers it waits for peers anyway, and whoever loads the savepoint looks at it."""
+        found, waits = UpgradeVerdict(), "workers are asked whether it can begin with its savepoint"
+        if not replica.groups:
+            return found, None
         digest = submission.spec.digest
+        known = self._questions.get(digest)
+        # What was not there, or not to be read, may be since.
+        tried = known is not None and known.check.complete and bool(known.check.problems())
+        if known is not None and tried and now_s - known.asked_s >= ANSWER_TIMEOUT_S:
+            self._questions.pop(digest)
+        return self._answered(found, job, digest, waits, replica, now_s)
+
+    def _answered(
+        self,
+        found: UpgradeVerdict,
+        old: JobId,
+        digest: str,
+        waits: str,
+        replica: Replica,
+        now_s: float,
+    ) -> tuple[UpgradeVerdict, Command | None]:
+        """What workers have said, or are asked. `waits`: why one waits for that."""
         known, question = self._questions.get(digest), None
         if known is None or self._is_stale(known, replica, now_s):
             known = self._ask(digest, old, now_s)
             question = known.check.command
         if not known.check.complete:
-            waits = f"{goes_on} until all workers have said whether they can run the new one"
             if question is None:
                 waits += f": {known.check.silent()}"
             return replace(found, waits=waits, again_in_s=AGAIN_S), question

@@ -125,6 +125,10 @@ class LogView:
         """
         return await self._upgrade_judge.judged(job, old)
 
+    async def begins(self, job_id: JobId, job: Job) -> UpgradeVerdict:
+        """Whether a job can begin with its savepoint. Raises like `upgrade`."""
+        return await self._upgrade_judge.begins(job_id, job)
+
     async def learn(self, job: JobId) -> None:
         """Find out what killed a job, and how far one that has ended came, if that is not known.
 

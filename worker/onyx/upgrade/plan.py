@@ -79,6 +79,13 @@ def upgrading(job: Job, old: str) -> Job:
     return replace(job, upgrade=replace(section, from_job=old, savepoint=None))
 
 
+def unbegun(job: Job) -> Job:
+    """The job `job` whatever it begins with: without answers and savepoint, unless it names an old
+    job."""
+    section = job.upgrade
+    return job if section is None or section.from_job else replace(job, upgrade=None)
+
+
 def beginning_with(job: Job, savepoint: str) -> Job:
     """The job `job` as one that begins with a savepoint."""
     section = Upgrade() if job.upgrade is None else job.upgrade

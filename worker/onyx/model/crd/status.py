@@ -46,6 +46,7 @@ def schema() -> Schema:
             attempt=integer("Its attempt."),
             firstAttempt=integer("Its firstAttempt."),
         ),
+        savepoint=text("Place of the savepoint with which the job has begun."),
         submittedAt={**text("Time at which the job was submitted."), "format": "date-time"},
         finishedAt={
             **text("Time at which the operator saw that the job had ended."),
