@@ -204,3 +204,36 @@ def test_a_damaged_savepoint_ends_the_job_that_begins_with_it_and_reads_nothing(
         failure = str(cluster.client.status(copy).exception)
         assert "is damaged: its digest is another one; use another savepoint" in failure
         assert not second.exists() or not rows(second / "numbers")
+
+
+def on_spark(folder: Path, savepoint: str = "") -> dict[str, Any]:
+    manifest = job(folder, ratePerSecond=300)
+    spark = {"master": "local[1]", "sparkConf": {"spark.sql.shuffle.partitions": "2"}}
+    spec = {**manifest["spec"], "engine": "spark", "spark": spark}
+    return beginning_with(savepoint, {**manifest, "spec": spec}) if savepoint else {
+        **manifest, "spec": spec,
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_job_on_spark_begins_with_the_last_micro_batch_and_so_does_one_on_peers(
+    opened: Callable[[str], Cluster], tmp_path: Path
+) -> None:
+    first, second, third = (tmp_path / each for each in ("first", "second", "third"))
+    with opened(f"{tmp_path}/state-1") as one:
+        one.start_workers(1, peers=2)
+        id = one.submit(on_spark(first))
+        await_rows(one, first / "numbers", 600)
+        savepoint = saved(one, id, tmp_path / "savepoints")
+        one.workers[0].kill()
+    with opened(f"{tmp_path}/state-2") as other:
+        other.start_workers(1, PEERS + 1)
+        spark = other.submit(on_spark(second, savepoint))
+        await_rows(other, second / "numbers", 600)
+        other.client.kill(spark)
+        other.await_completed(other.submit(beginning_with(savepoint, job(third, **ALL))))
+    assert min(n for n, _ in numbers(second)) == min(n for n, _ in numbers(third)) > 0
+    assert all(seen == n // GROUPS + 1 for n, seen in numbers(second))
+    assert numbers(third) <= NUMBERS
+    assert len(numbers(third)) == SEGMENTS - min(n for n, _ in numbers(third))
+    assert counts(third) <= COUNTS

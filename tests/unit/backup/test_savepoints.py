@@ -16,6 +16,7 @@ from onyx.backup.savepoints import SavepointMaker
 from onyx.client.client import Client
 from onyx.errors import StateError, UserError
 from onyx.ids import JobId
+from onyx.log import documents
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.commands import KillJob
@@ -183,3 +184,13 @@ def test_what_does_not_fit_is_refused_by_key(world: Savepoints) -> None:
 
     (problem,) = begins(world, wider)
     assert problem.startswith("spec.upgrade.windows.w: needs an answer: aggregation was")
+
+
+def test_a_job_on_spark_begins_only_where_nothing_was_in_flight_on_peers(world: Savepoints) -> None:
+    path = documents.frontier(ID, 0)
+    world.log.put_document(path, b'{"position":3,"sent":5}', world.log.get_document(path).version)
+    world.save()
+    job = replace(beginning_with(parse_mapping(JOB), world.noon), engine="spark")
+    found = [each for each in world.client.examine(job).problems if each.path == "spec.engine"]
+    assert "stopped with segments in flight" in found[0].message
+    assert found[0].hint.startswith("take the savepoint while nothing comes")
