@@ -20,6 +20,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from onyx.base.structs import UNREADABLE
 from onyx.codec.sealed import FileFormat
 from onyx.errors import StateError, UserError
 from onyx.ids import NO_POSITION, JobId
@@ -92,8 +93,8 @@ def savepoint_loaded(assignment: Assignment, job: Job) -> bool:
     if loaded is not None and loaded.whole:
         return True
     if _loads(replica, assignment):
-        work = partial(_Loading(assignment, old, job.upgrade.savepoint).run)
-        assignment.background.poll("savepoint", work)
+        loading = _Loading(assignment, old, job.upgrade.savepoint)
+        assignment.background.poll("savepoint", loading.run)
     return False
 
 
@@ -158,7 +159,7 @@ class _Loading:
         for each in manifest.chunks:
             if self._services.log.put_chunk(found.blob(each), if_room=True) != each.name:
                 raise StateError(f"savepoint {self._place}: chunk {each.name} is another one")
-        return LoadJob(
+        entry = LoadJob(
             id=self._job,
             spec=manifest.spec,
             place=self._place,
@@ -170,6 +171,10 @@ class _Loading:
             },
             ready_version=manifest.ready_version,
         )
+        try:  # as readers of the log do, who refuse it without a word
+            return msgspec.convert(msgspec.to_builtins(entry), LoadJob)
+        except UNREADABLE as error:
+            raise StateError(f"savepoint {self._place} holds no job: {error}") from error
 
     def _awaits(self, seen: Callable[[Replica], bool]) -> bool:
         while not seen(self._services.replica()):
