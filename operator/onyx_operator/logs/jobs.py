@@ -52,8 +52,7 @@ def log_job(
     if stage == "completed":
         return LogJob(stage, completed=completed, required=_required(replica, job))
     if stage == "killed":
-        required = _required(replica, job)
-        return LogJob(stage, failure=failure, completed=completed, required=required)
+        return LogJob(stage, failure=failure, completed=completed, required=_required(replica, job))
     run = replica.run(job)
     partitions = input_partitions(replica, job)
     return LogJob(

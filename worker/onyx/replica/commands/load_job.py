@@ -64,6 +64,8 @@ class LoadJob(Command, frozen=True):
             task: Partitions(each.first, each.count, each.digest)
             for task, each in self.partitions.items()
         }
+        assert self.id not in replica.jobs, "what runs is known"
+        assert self.id not in replica.killed_jobs, "what was killed is known"
         record = JobRecord(
             replace(self.spec, upgrades=None, owner=""),
             partitions=Map(partitions),
@@ -81,6 +83,8 @@ class LoadJob(Command, frozen=True):
         loaded = replica.loaded(self.id)
         if loaded is None or loaded.whole or loaded.place != self.place:
             return replica
+        assert self.id not in replica.jobs, "what was loaded does not run"
+        assert replica.records[self.id].spec.upgrades is None, "it has all of its state"
         record = replace(replica.records[self.id], loaded=replace(loaded, whole=True))
         return replace(replica, records=replica.records.set(self.id, record))
 

@@ -172,7 +172,7 @@ class _Loading:
             ready_version=manifest.ready_version,
         )
         try:  # as readers of the log do, who refuse it without a word
-            return msgspec.convert(msgspec.to_builtins(entry), LoadJob)
+            return msgspec.convert(msgspec.to_builtins(entry), type(entry))
         except UNREADABLE as error:
             raise StateError(f"savepoint {self._place} holds no job: {error}") from error
 
@@ -185,6 +185,7 @@ class _Loading:
 
     def _copy(self, found: Savepoint, store: BlobStore, file: SavedFile) -> None:
         name, data = f"{self._job}/{file.name}", found.blob(file)
+        assert len(data) == file.size_bytes, "what is damaged is not read"
         for kind, renamed in _RENAMED.items():
             if data.startswith(kind.magic):
                 data = renamed(data, self._job, f"{file.name} of savepoint {self._place}")
@@ -196,6 +197,7 @@ class _Loading:
 
     def _put_documents(self, found: Savepoint) -> None:
         log, job = self._services.log, self._job
+        assert job != found.manifest.job, "what is loaded has an id of its own"
         for number, data in found.manifest.frontiers.items():
             path = documents.frontier(job, number)
             stored: Frontier = documents.decoded(job, path, data, Frontier)
