@@ -99,6 +99,9 @@ class SavepointMaker:
         replica = self._client.replica()
         if self._is_over(job):
             raise UserError(f"job {job} has completed: it has no state to save")
+        loaded = replica.loaded(job)
+        if loaded is not None:
+            raise UserError(f"job {job} is the savepoint {loaded.place}, loaded: use that")
         holder = state_holder(self._client.log, replica, job)
         if holder != job:
             raise UserError(

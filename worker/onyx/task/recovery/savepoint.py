@@ -30,7 +30,7 @@ from onyx.log import documents
 from onyx.model.job import Job
 from onyx.plugins.journalled.partitions import in_journal_of
 from onyx.replica.commands import LoadJob
-from onyx.replica.commands.load_job import LoadedPartitions
+from onyx.replica.commands.load_job import LoadedPartitions, loaded_for
 from onyx.replica.jobs import is_known
 from onyx.replica.state import Replica
 from onyx.rights import rights_of
@@ -197,7 +197,7 @@ class _Loading:
 
     def _put_documents(self, found: Savepoint) -> None:
         log, job = self._services.log, self._job
-        assert job != found.manifest.job, "what is loaded has an id of its own"
+        assert job == loaded_for(self._assignment.job_id), "each job loads its own"
         for number, data in found.manifest.frontiers.items():
             path = documents.frontier(job, number)
             stored: Frontier = documents.decoded(job, path, data, Frontier)
