@@ -13,15 +13,21 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.support.jobs.yaml_jobs import job_of
+from tests.support.jobs.yaml_jobs import channel, job_of, taken, until
 from tests.support.log.logs import served
 from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.object_stores import ObjectStore
 from tests.support.servers.processes import onyx
 
+from onyx.backup.savepoints import SavepointMaker
+from onyx.client.appender import Appender
+from onyx.client.appending import addresses_of
 from onyx.ids import JobId
+from onyx.plugins.channel import Channel
 from onyx.settings import StateSettings
+from onyx.state.savepoint import SavepointPlace
+from onyx.testing import with_test_env
 
 pytestmark = pytest.mark.server
 PEERS, WIDTH, GROUPS, SEGMENTS = 7, 500, 4, 5_000
@@ -237,3 +243,41 @@ def test_a_job_on_spark_begins_with_the_last_micro_batch_and_so_does_one_on_peer
     assert numbers(third) <= NUMBERS
     assert len(numbers(third)) == SEGMENTS - min(n for n, _ in numbers(third))
     assert counts(third) <= COUNTS
+
+
+def test_what_is_in_a_journal_and_not_processed_is_processed_by_whoever_begins_with_it(
+    tmp_path: Path,
+) -> None:
+    targets = channel(), channel()
+
+    def taking(name: str, target: Channel, **more: Any) -> dict[str, Any]:
+        return job_of(name, {
+            "workflow": [["in", "out"]],
+            "catalog": [
+                {"name": "in", "type": "input", "plugin": "requests",
+                 "options": {"partitions": 2, "partitionKey": "n"}, **more},
+                {"name": "out", "type": "output", "plugin": "channel",
+                 "options": {"channel": target.name}},
+            ],
+        })  # fmt: skip
+
+    rows_in = [{"n": n} for n in range(60)]
+    with with_test_env(4) as env:
+        first = env.submit(taking("kept", targets[0], segmentsPerSecondMax=5, batchSize=1))
+        until(env, lambda replica: replica.run(first).is_ready)
+        (address, *_) = addresses_of(env.client.replica())
+        with Appender(address, "kept", "in") as appender:
+            appender.append(rows_in, ack="journal", id="march")
+        place = SavepointPlace(str(tmp_path / "savepoints"))
+        SavepointMaker(env.client, env.settings, place, print, lambda: 0).make(first, "noon")
+        env.client.kill(first)
+        again = beginning_with(f"{place.path}/noon", taking("again", targets[1]))
+        second = env.submit(again)
+        until(env, lambda replica: replica.run(second).is_ready)
+        with Appender(address, "again", "in") as appender:
+            appender.append(rows_in, id="march")
+        env.client.drain(second)
+        assert env.client.wait(second, WAIT_S)
+    before, after = (sorted(row["n"] for row in taken(each)) for each in targets)
+    assert sorted({*before, *after}) == list(range(60))
+    assert len(after) == len({*after}), "the request is known by its id"
