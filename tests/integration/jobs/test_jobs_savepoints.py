@@ -178,7 +178,7 @@ def test_a_suspended_job_and_the_one_that_begins_with_its_savepoint_have_each_ro
     first, second = tmp_path / "first", tmp_path / "second"
     with opened(f"{tmp_path}/state") as cluster:
         cluster.start_workers(1, PEERS)
-        id = cluster.submit(job(first, **ALL))
+        id = cluster.submit(job(first, ratePerSecond=200))
         cluster.await_ready(id)
         await_rows(cluster, first / "numbers", 300)
         cluster.client.suspend(id)
@@ -198,7 +198,7 @@ def test_a_damaged_savepoint_ends_the_job_that_begins_with_it_and_reads_nothing(
     first, second = tmp_path / "first", tmp_path / "second"
     with opened(f"{tmp_path}/state") as cluster:
         cluster.start_workers(1, PEERS)
-        id = cluster.submit(job(first, **ALL))
+        id = cluster.submit(job(first, ratePerSecond=200))
         cluster.await_ready(id)
         await_rows(cluster, first / "numbers", 300)
         savepoint = Path(saved(cluster, id, tmp_path / "savepoints"))
