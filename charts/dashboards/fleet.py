@@ -5,6 +5,8 @@ from __future__ import annotations
 from charts.dashboards.panels import Dashboard, Query, Row, lines, listing, stat
 from charts.dashboards.selectors import BY_CLUSTER, CLUSTER, FLEET, NAMESPACE
 
+_OF_CLUSTER = "{{namespace}}/{{onyx_cluster}}"
+
 _OVERVIEW = Row(
     "Overview",
     [
@@ -83,7 +85,7 @@ _LOG = Row(
                 Query(
                     f"max by ({BY_CLUSTER}) (onyx_replica_version{{{FLEET}}})"
                     f" - min by ({BY_CLUSTER}) (onyx_replica_version{{{FLEET}}})",
-                    "{{namespace}}/{{onyx_cluster}}",
+                    _OF_CLUSTER,
                 )
             ],
             "Workers agree when this returns to 0 after each change.",
@@ -110,6 +112,30 @@ _LOG = Row(
             ],
             "Scheduling is part of it; it grows with members and jobs.",
             unit="s",
+        ),
+        lines(
+            "Bytes in ZooKeeper",
+            [
+                Query(f"max by ({BY_CLUSTER}) ({series}{{{FLEET}}})", f"{name}, {_OF_CLUSTER}")
+                for series, name in (
+                    ("onyx_log_stored_bytes", "stored"),
+                    ("onyx_log_stored_bytes_max", "allowed"),
+                )
+            ],
+            "Jobs that do not fit are refused.",
+            unit="bytes",
+        ),
+        lines(
+            "Entries rejected per second",
+            [
+                Query(
+                    f"max by ({BY_CLUSTER})"
+                    f" (rate(onyx_log_entries_rejected_total{{{FLEET}}}[$__rate_interval]))",
+                    _OF_CLUSTER,
+                )
+            ],
+            "By every worker: another version of Onyx wrote them, or names break the rule.",
+            unit="cps",
         ),
     ],
 )
@@ -158,6 +184,19 @@ _NETWORK = Row(
             ],
             "Nothing here is the rule, something is a network or a worker that stalls.",
             width=8,
+        ),
+        lines(
+            "Calls refused",
+            [
+                Query(
+                    "sum by (reason)"
+                    f" (increase(onyx_grpc_calls_refused_total{{{FLEET}}}[$__rate_interval]))",
+                    "{{reason}}",
+                )
+            ],
+            "On the port that workers have for each other, and clients for requests. Many: "
+            "somebody without a certificate or token tries it.",
+            width=24,
         ),
     ],
 )

@@ -128,6 +128,18 @@ _PRESSURE = Row(
             _rate("onyx_task_backpressured_seconds_total"),
             "Seconds a second in which a destination took no more.",
         ),
+        lines(
+            "Standing still",
+            [
+                Query(
+                    f"max by (task, cause) (onyx_job_stalled_seconds{{{TASK}}})",
+                    "{{task}}, {{cause}}",
+                )
+            ],
+            "For how long a peer has had work and has not advanced. Nothing here is the rule.",
+            unit="s",
+            width=24,
+        ),
     ],
 )
 
@@ -173,6 +185,7 @@ _SOURCES = Row(
                 Query(_rate("onyx_task_retries_total"), "retries, {{task}}"),
                 Query(_rate("onyx_task_errors_total"), "exceptions, {{task}}"),
                 Query(_rate("onyx_task_given_up_segments_total"), "given up, {{task}}"),
+                Query(_rate("onyx_source_taken_over_total"), "taken over, {{task}}"),
             ],
             "Retries without a failure: segments get lost between workers.",
             unit="cps",
@@ -245,6 +258,44 @@ _ANSWERS = Row(
     ],
 )
 
+_MESSAGES = Row(
+    "Queues, journals, and outputs over HTTP",
+    [
+        lines(
+            "Messages of queues",
+            [
+                Query(_rate("onyx_source_acked_messages_total"), "acknowledged, {{task}}"),
+                Query(_rate("onyx_source_failed_messages_total"), "given back, {{task}}"),
+                Query(_rate("onyx_source_terminated_messages_total"), "given up, {{task}}"),
+                Query(_rate("onyx_source_redelivered_messages_total"), "known before, {{task}}"),
+            ],
+            "Per second. What is given back comes again; what was known before was not taken a "
+            "second time.",
+            unit="cps",
+            width=8,
+        ),
+        _by_task(
+            "Journals",
+            f"sum by (task) (onyx_source_journal_bytes{{{TASK}}})",
+            "Of requests and live sources: what is taken and not processed.",
+            unit="bytes",
+            width=8,
+        ),
+        lines(
+            "Requests of outputs",
+            [
+                Query(_rate("onyx_http_requests_total"), "answered, {{task}}"),
+                Query(_rate("onyx_http_retries_total"), "tried again, {{task}}"),
+                Query(_rate("onyx_http_refusals_total"), "refused, {{task}}"),
+            ],
+            "Per second, of outputs with plugin http. What is refused becomes a dead letter, or "
+            "kills the job.",
+            unit="cps",
+            width=8,
+        ),
+    ],
+)
+
 _ACKERS = Row(
     "Ackers",
     [
@@ -297,23 +348,93 @@ _WINDOWS = Row(
 )
 
 _STATE = Row(
-    "State, joins, and what did not go on",
+    "State",
     [
         _by_task(
-            "State left to take over",
+            "Size",
+            f"sum by (task) (onyx_state_bytes{{{TASK}}})",
+            "Of the state logs: as large as the state, or a few times that.",
+            unit="bytes",
+            width=8,
+        ),
+        lines(
+            "Groups and timers",
+            [
+                Query(f"sum by (task) (onyx_state_groups{{{TASK}}})", "groups, {{task}}"),
+                Query(f"sum by (task) (onyx_state_timers{{{TASK}}})", "timers, {{task}}"),
+                Query(f"sum by (task) (onyx_state_spilled_extents{{{TASK}}})", "on disk, {{task}}"),
+            ],
+            "What has a state, and what of it is only on local disks. Groups that only grow: "
+            "nothing ends them, so give them a ttl, or the window an end.",
+            width=8,
+        ),
+        _by_task(
+            "Left to take over",
             f"sum by (task) (onyx_state_recovery_size_bytes{{{TASK}}})"
             f" - sum by (task) (onyx_state_recovery_read_bytes{{{TASK}}})",
             "Read by peers before their task goes on, after a new allocation.",
             unit="bytes",
             width=8,
         ),
+    ],
+)
+
+_JOINS = Row(
+    "Joins and tables",
+    [
+        lines(
+            "Segments of each side",
+            [Query(f"sum by (task, side) (onyx_join_side_rows{{{TASK}}})", "{{task}}, {{side}}")],
+            "What a join of streams keeps of each task before it.",
+            width=8,
+        ),
+        lines(
+            "Bytes of each side",
+            [Query(f"sum by (task, side) (onyx_join_side_bytes{{{TASK}}})", "{{task}}, {{side}}")],
+            "Of these segments. Rising with an even stream: event time stands still.",
+            unit="bytes",
+            width=8,
+        ),
+        _by_task(
+            "Forgotten",
+            _rate("onyx_join_expired_rows_total"),
+            "Segments per second that nothing meets any more. None: event time stands still.",
+            unit="cps",
+            width=8,
+        ),
+        lines(
+            "Rows of tables",
+            [Query(f"max by (task) (onyx_table_rows{{{TASK}}})", "{{task}}")],
+            "In the worker that has most of them: each has the whole table, or its part.",
+            width=6,
+        ),
+        _by_task(
+            "Bytes of tables",
+            f"max by (task) (onyx_table_bytes{{{TASK}}})",
+            "Of these rows, in memory.",
+            unit="bytes",
+            width=6,
+        ),
+        _by_task(
+            "Age of tables",
+            f"max by (task) (onyx_table_age_seconds{{{TASK}}})",
+            "Since a worker began to read what it has. Above refresh: the source cannot be read.",
+            unit="s",
+            width=6,
+        ),
         _by_task(
             "Join misses",
             _rate("onyx_task_join_misses_total"),
             "Segments per second without a row in the table that the task joins.",
             unit="cps",
-            width=8,
+            width=6,
         ),
+    ],
+)
+
+_ELSEWHERE = Row(
+    "What did not go on",
+    [
         lines(
             "Segments that went elsewhere",
             [
@@ -324,7 +445,7 @@ _STATE = Row(
             "Per second: to dead letters, nowhere because no flow condition holds, or into the "
             "answer to their request because they failed for good.",
             unit="cps",
-            width=8,
+            width=24,
         ),
     ],
 )
@@ -407,9 +528,12 @@ DASHBOARD = Dashboard(
         _LAG,
         _ANSWERS,
         _SOURCES,
-        _ACKERS,
+        _ELSEWHERE,
+        _MESSAGES,
         _WINDOWS,
         _STATE,
+        _JOINS,
+        _ACKERS,
         _SPARK,
     ],
 )

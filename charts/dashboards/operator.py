@@ -56,6 +56,47 @@ _OVERVIEW = Row(
             "By the API server: forbidden, failed, or not answered.",
             red=1,
         ),
+        stat(
+            "Operators that work",
+            Query(f"sum(onyx_operator_working{{{OPERATOR}}})"),
+            "The one that has the Lease; others wait for it.",
+        ),
+        stat(
+            "OnyxJobs without peers",
+            Query(f"max(onyx_operator_jobs_starved{{{OPERATOR}}})"),
+            "They wait for room in a cluster that is to have workers.",
+            red=1,
+        ),
+        stat(
+            "Clusters without workers",
+            Query(f"max(onyx_operator_clusters_without_workers{{{OPERATOR}}})"),
+            "They are to have some, and none is ready.",
+            red=1,
+        ),
+        stat(
+            "Namespaces refused",
+            Query(f'max(onyx_operator_namespaces{{{OPERATOR}, state="refused"}})'),
+            "The operator may not look after them, or they are gone.",
+            red=1,
+        ),
+        stat(
+            "Last failure of a job",
+            Query(
+                "time() - max("
+                f"onyx_operator_last_job_failure_timestamp_seconds{{{OPERATOR}}} > 0) or vector(0)"
+            ),
+            "Time since an OnyxJob failed that is still there; 0: none did.",
+            unit="s",
+        ),
+        stat(
+            "Specs denied in 1 h",
+            Query(
+                "sum(increase(onyx_operator_admission_reviews_total{"
+                f'{OPERATOR}, result!="allowed"'
+                "}[1h]))"
+            ),
+            "Answers of the webhook that let nothing in, because of the spec or a failure.",
+        ),
     ],
 )
 

@@ -111,6 +111,8 @@ class OperatorMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._metrics = build(self.registry, METRICS)
+        for result in ("allowed", "denied", "failed"):  # or the first one raises no counter
+            self._metrics["onyx_operator_admission_reviews_total"].labels(result)
 
     def reconciled(self, kind: str, result: str, seconds: float) -> None:
         """An object has been reconciled: result is `ok`, `retry` or `error`."""

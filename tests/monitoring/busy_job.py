@@ -16,6 +16,26 @@ def slow(segment):
     return segment
 
 
+def grouped(segment):
+    """As slow; one in a hundred cannot be used."""
+    time.sleep(0.0005)
+    n = segment["n"]
+    if n % 101 == 0:
+        raise ValueError("of no use")
+    return {"n": n, "group": n % 1_000}
+
+
+def counted(segment, state):
+    """Keeps how many a group has had, and wants to hear of it in an hour."""
+    state.seen = (state.seen or 0) + 1
+    state.set_timer("later", state.now_ms + 3_600_000, clock="processing-time")
+    return segment
+
+
+def later(timer, state):
+    """Nobody waits for it."""
+
+
 def is_connection_error(event, segment, error, all_new):
     return isinstance(error, ConnectionError)
 

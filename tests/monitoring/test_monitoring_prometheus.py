@@ -1,7 +1,8 @@
 """A real Prometheus scrapes real workers and the operator, and answers every query that we ship.
 
 The operator runs as it is against the fake API server, the workers are processes, ZooKeeper is
-real; jobs reach them as OnyxJobs. One is busy, one reads a file and is sent requests, one does not
+real; jobs reach them as OnyxJobs. One is busy, one reads a file and is sent requests over HTTP and
+gRPC, one keeps states with timers, of which some are on disk, and joins two streams, one does not
 begin.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,11 @@ from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.ports import free_port
 
+from onyx import api
+from onyx.errors import OnyxError
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog
-from onyx.settings import HttpSettings, TelemetrySettings
+from onyx.settings import HttpSettings, Settings, TelemetrySettings
 from onyx.telemetry.collectors import ZooKeeperCollector
 from onyx.telemetry.http_server import TelemetryServer
 
@@ -39,12 +42,14 @@ pytestmark = [
     pytest.mark.slow,  # until all has been scraped
     INSTALLED,
 ]
-WORKERS, PEERS = 2, 7
+WORKERS, PEERS = 2, 13
 """Whichever job comes first, the busy one has a peer on either worker, which it needs."""
 LINES = 500_000
 """Of a file that is longer than the test."""
 KNOWN = 10
 """Of these lines, those that are in the table."""
+IN_MEMORY = 200
+"""Extents of a task with state; its groups are more."""
 API = "onyx.dev/v1beta1"
 SLOW = {
     "name": "slow", "type": "function", "fn": "busy_job:slow", "batchSize": 200,
@@ -52,6 +57,17 @@ SLOW = {
 }  # fmt: skip
 """All on one worker: where they run, they leave no time to the input that is to be quick."""
 NOWHERE = {"name": "nowhere", "type": "output", "plugin": "blackhole", "batchSize": 200}
+COUNTS = {
+    "name": "counts", "type": "function", "fn": "busy_job:counted", "onTimer": "busy_job:later",
+    "state": {"seen": "value[int]"}, "groupByKey": "group", "fluxPolicy": "continue",
+    "deduplicate": False, "batchSize": 200,
+}  # fmt: skip
+MEET = {
+    "name": "meet", "type": "join", "how": "inner", "within": {"before": 500, "after": 500},
+    "left": {"task": "slow", "key": "n", "at": "n"},
+    "right": {"task": "counts", "key": "n", "at": "n", "prefix": "its_"},
+    "deduplicate": False, "batchSize": 200,
+}  # fmt: skip
 RETRY = {
     "from": "slow",
     "to": "none",
@@ -109,6 +125,23 @@ def specs(lines: Path, table: Path) -> dict[str, dict[str, Any]]:
             ],
             "flowConditions": [RETRY],
         },
+        "kept": {
+            "workflow": [
+                ["numbers", "slow"],
+                ["slow", "counts"],
+                ["slow", "meet"],
+                ["counts", "meet"],
+                ["meet", "nowhere"],
+            ],
+            "catalog": [
+                numbers(100_000_000),
+                {**SLOW, "fn": "busy_job:grouped", "deadLetter": "letters"},
+                COUNTS,
+                MEET,
+                NOWHERE,
+                {**NOWHERE, "name": "letters"},
+            ],
+        },
         "stuck": {
             "workflow": [["numbers", "nowhere"]],
             "catalog": [numbers(1), NOWHERE],
@@ -127,7 +160,7 @@ GRAFANA = {
     "$__rate_interval": f"{4 * SCRAPE_S}s",
     "$namespace": ".*",
     "$cluster": ".*",
-    "$job": "busy|asked",
+    "$job": "busy|asked|kept|stuck",
     "$task": ".*",
 }
 """What Grafana puts in for its variables."""
@@ -147,6 +180,8 @@ MOVING = {
     "onyx_http_served_requests_total",
     "onyx_request_seconds_count",
     "onyx_task_join_misses_total",
+    "onyx_task_dead_letters_total",
+    "onyx_join_expired_rows_total",
 }
 """Counters that these jobs keep increasing."""
 
@@ -164,9 +199,9 @@ def prometheus(
     pages, targets = free_port(), []
     with (
         Cluster(zookeeper.address, folder, Path(busy_job.__file__)) as cluster,
-        FakeApi(*crds) as api,
+        FakeApi(*crds) as kubernetes,
         Operator(
-            api,
+            kubernetes,
             ZooKeeperClientLog,
             settings(
                 SERVER_PORT=str(pages),
@@ -176,7 +211,8 @@ def prometheus(
         ),
         contextlib.closing(pages_of(zookeeper)) as of_zookeeper,
     ):
-        plain = cluster.settings
+        state = replace(cluster.settings.state, memory_extents_max=IN_MEMORY)
+        plain = replace(cluster.settings, state=state)
         for number in range(WORKERS):
             port = free_port()
             telemetry = TelemetrySettings(metrics_port=port, job_stalled_after_s=1.0)
@@ -190,13 +226,13 @@ def prometheus(
         address = {"address": zookeeper.address}
         spec = {"tenancyId": plain.tenancy_id, "zookeeper": address, "modules": ["busy_job"]}
         spec["http"] = {}
-        api.create({"apiVersion": API, "kind": "OnyxCluster", "metadata": {"name": "onyx"},
+        kubernetes.create({"apiVersion": API, "kind": "OnyxCluster", "metadata": {"name": "onyx"},
                     "spec": spec})  # fmt: skip
         for name, spec in specs(lines, table).items():
-            api.create({"apiVersion": API, "kind": "OnyxJob", "metadata": {"name": name},
+            kubernetes.create({"apiVersion": API, "kind": "OnyxJob", "metadata": {"name": name},
                         "spec": spec})  # fmt: skip
         url = f"http://127.0.0.1:{cluster.settings.http.port}/jobs/asked/requests"
-        with Prometheus(folder, targets, promql.RULES) as running, asking(url):
+        with Prometheus(folder, targets, promql.RULES) as running, asking(url), sending(plain):
             for metric in sorted(MOVING):
                 running.until(
                     lambda m=metric: running.query(f"sum(rate({m}[4s])) > 0"), metric, WAIT_S
@@ -216,22 +252,51 @@ def pages_of(zookeeper: ZooKeeperServer) -> TelemetryServer:
 @contextlib.contextmanager
 def asking(url: str) -> Iterator[None]:
     """A client sends one request after the other; that the job is not there yet is an answer."""
-    ended, pool = threading.Event(), urllib3.PoolManager(retries=False, timeout=5.0)
+    pool = urllib3.PoolManager(retries=False, timeout=5.0)
     ids = (f"request-{number}" for number in itertools.count())
 
     def ask() -> None:
-        while not ended.wait(0.05):
-            with contextlib.suppress(urllib3.exceptions.HTTPError):
-                pool.request("POST", url, json={"n": 1}, headers={"Idempotency-Key": next(ids)})
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            pool.request("POST", url, json={"n": 1}, headers={"Idempotency-Key": next(ids)})
 
-    client = threading.Thread(target=ask)
-    client.start()
+    with repeated(ask):
+        yield
+    pool.clear()
+
+
+@contextlib.contextmanager
+def sending(settings: Settings) -> Iterator[None]:
+    """Another one does so over gRPC, also to a job that is not there."""
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(api.appender(settings, job)) for job in ("asked", "<script>")
+        ]
+
+        def send() -> None:
+            for client in clients:
+                with contextlib.suppress(OnyxError, TimeoutError):
+                    client.append({"n": 1}, timeout_s=2.0)
+
+        with repeated(send):
+            yield
+
+
+@contextlib.contextmanager
+def repeated(call: Callable[[], None]) -> Iterator[None]:
+    """A thread calls it again and again."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(0.05):
+            call()
+
+    thread = threading.Thread(target=run)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        client.join()
-        pool.clear()
+        thread.join()
 
 
 @pytest.mark.parametrize("expr", QUERIES)
@@ -258,7 +323,7 @@ def test_an_alert_finds_the_series_that_it_asks_for(
     ("series", "labels"),
     [
         ('onyx_segment_complete_seconds_bucket{job="busy"}', {"partition", "position"}),
-        ('onyx_request_seconds_bucket{job="asked"}', {"request"}),
+        ('onyx_request_seconds_bucket{job="asked", transport="http"}', {"request"}),
     ],
 )
 def test_a_bucket_leads_to_a_segment_or_request(
@@ -268,6 +333,32 @@ def test_a_bucket_leads_to_a_segment_or_request(
 
     assert example.keys() == labels
     assert example.get("request", "request-").startswith("request-")
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        'onyx_state_groups{job="kept", task="counts"}',
+        'onyx_state_timers{job="kept", task="counts"}',
+        'onyx_state_spilled_extents{job="kept", task="counts"}',
+        'onyx_state_bytes{job="kept", task="counts"}',
+        'onyx_join_side_rows{job="kept", task="meet", side="slow"}',
+        'onyx_join_side_bytes{job="kept", task="meet", side="counts"}',
+        'onyx_table_rows{job="asked", task="few"}',
+        'onyx_request_seconds_count{job="asked", transport="http", status="processed"}',
+        'onyx_request_seconds_count{job="asked", transport="grpc", status="processed"}',
+        'onyx_request_seconds_count{job="-", transport="grpc", status="unknown"}',
+    ],
+)
+def test_what_a_job_keeps_and_is_asked_is_counted(prometheus: Prometheus, series: str) -> None:
+    assert prometheus.until(lambda: prometheus.query(f"sum({series}) > 0"), series)
+
+
+def test_a_name_that_a_client_has_made_up_is_in_no_series(prometheus: Prometheus) -> None:
+    named = {each["metric"]["job"] for each in prometheus.query('{job=~".+"}')}
+
+    assert named >= {"busy", "asked", "kept"}
+    assert "<script>" not in named
 
 
 def test_the_rules_are_healthy_and_only_what_is_wrong_is_told(prometheus: Prometheus) -> None:

@@ -431,6 +431,7 @@ def test_of_a_query_each_task_of_the_job_is_measured_by_what_is_committed():
     assert 20.0 <= read.input.complete.mean_s <= 25.0
     assert read.input.oldest_open_s is None
     assert tasks["work"].state.bytes == 42
+    assert Exported(bench).series["onyx_state_bytes"] == {("bench", JOB, "work"): 42}
     job = of_jobs(*bench.tasks_and_edges())[JOB]
     assert 100 / 60 <= job.per_s <= read.in_per_s
     assert (job.segments_behind, job.unknown) == (15, "")

@@ -271,8 +271,8 @@ def test_parts_are_not_counted_and_what_clients_make_up_is_one_series(world: Wor
     for number in range(3):
         nowhere = world.router.append(replace(APPEND, job=f"<script>{number}", task=f"a{number}"))
         assert nowhere.result(WAIT_S).status is Status.UNKNOWN
-    assert list(world.series) == [("", "", "", "grpc", "ack", "unknown")]
-    assert len(world.series["", "", "", "grpc", "ack", "unknown"]) == 3
+    assert list(world.series) == [("-", "-", "-", "grpc", "ack", "unknown")]
+    assert len(world.series["-", "-", "-", "grpc", "ack", "unknown"]) == 3
     assert list(world.answered.measures(None)) == []
 
 

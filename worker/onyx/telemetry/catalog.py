@@ -471,8 +471,8 @@ HTTP_SERVED_SECONDS = Metric(
 REQUEST_SECONDS = Metric(
     "onyx_request_seconds", "histogram", (*RUN, "transport", "level", "status"),
     "Time from a request of a client to its answer by this process: `task` is the input. All "
-    "requests over gRPC to inputs that no worker knows are those of one job without a name; over "
-    "HTTP they are only in `onyx_http_served_requests_total`.",
+    "requests over gRPC to inputs that no worker knows are those of one job `-`; over HTTP they "
+    "are only in `onyx_http_served_requests_total`.",
     _SERVED_SECONDS,
 )  # fmt: skip
 JOB_INFO = Metric(

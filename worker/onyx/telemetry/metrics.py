@@ -71,6 +71,10 @@ class PrometheusGroupMetrics(GroupMetrics):
         self._retained_max = retained_tasks_max
         self._replaced: dict[Metric, frozenset[tuple[str, ...]]] = {}
         self.set(BUILD_INFO, 1, version, platform.python_version())
+        for metric in METRICS:  # else nobody sees how the first one raises a counter
+            if metric.kind == "counter" and len(metric.labels) == 1:
+                for value in sorted(CLOSED_LABELS.get(metric.labels[0], ())):
+                    self.add(metric, 0, value)
 
     def task(self, job: str, task: str) -> TaskMetrics:
         """For one virtual peer on one task; `job` and `task` are names."""

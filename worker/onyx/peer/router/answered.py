@@ -24,7 +24,8 @@ from onyx.telemetry.tallies import Tally
 
 Key = tuple[JobId, TaskName]
 Totals = Mapping[Key, RequestMeasures]
-NO_RUN = ("", "", "")
+NO_RUN = ("-", "-", "-")
+"""In place of names, of which none can be so; an empty label would be none in Prometheus."""
 ID_SHOWN_MAX = EXAMPLE_CHARACTERS_MAX - len("request")
 
 
