@@ -144,6 +144,7 @@ class Watched(Input):
     def __init__(self, bench: Bench, inner: Input) -> None:
         self._inner = inner
         self.cooperative = inner.cooperative
+        self.wakes = inner.wakes
         self.opened: list[int] = []
         self.closed = False
         bench.inputs.append(self)

@@ -8,12 +8,15 @@ from collections.abc import Callable
 import pytest
 from tests.support.patience import WAIT_S
 
-from onyx.peer.work.task_threads import TaskThreads
+from onyx.peer.work import task_threads
+from onyx.peer.work.task_threads import TaskLoop, TaskThreads
 from onyx.task.table import StepOutcome
 
 
 class Tasklet:
     """Goes on until it is ordered to end; then says on which thread."""
+
+    woken = False
 
     def __init__(self, reaction: Callable[[], StepOutcome] = lambda: StepOutcome.DONE) -> None:
         self.ordered = False
@@ -92,3 +95,38 @@ def test_a_thread_that_ends_says_so_and_nobody_is_waited_for(
     running.stop()
     assert [type(each) for each in crashes] == [error]
     assert "a bug in Onyx" in caplog.text
+
+
+class Waits(threading.Event):
+    """Does not wait, and ends the loop after some times."""
+
+    def __init__(self, loop: TaskLoop) -> None:
+        super().__init__()
+        self.asked_s: list[float | None] = []
+        self._loop = loop
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.asked_s.append(timeout)
+        if len(self.asked_s) == 3:
+            self._loop.stop(0.0)
+        return False
+
+
+@pytest.mark.parametrize(
+    ("woken", "first_s"),
+    [
+        ([True], task_threads.IDLE_WAIT_WOKEN_S),
+        ([True, False], task_threads.IDLE_WAIT_FIRST_S),
+        ([], task_threads.IDLE_WAIT_WOKEN_S),
+    ],
+)
+def test_a_loop_looks_seldom_where_everybody_is_woken(woken: list[bool], first_s: float) -> None:
+    loop = TaskLoop("loop", lambda _: None)
+    for each in woken:
+        tasklet = Tasklet()
+        tasklet.woken = each
+        loop.add(tasklet, tasklet.done, 0)
+    waits = loop._event = Waits(loop)
+    loop._go_round()
+    growth = task_threads.IDLE_WAIT_GROWTH
+    assert waits.asked_s == pytest.approx([first_s, first_s * growth, first_s * growth**2])

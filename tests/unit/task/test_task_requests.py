@@ -670,3 +670,24 @@ def test_after_a_rescaling_an_answer_waits_for_what_a_join_had_made(peers: tuple
     assert [each.parts["sum"].value for each in answers] == list(range(6)), "told apart"
 
     wait_for_the_output(world, [{"n": n, "at": n} for n in range(10, 16)], meet=peers[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({}, set()),
+        ({"read": {"batchTimeout": 50}}, {"read"}),
+        ({"read": {"segmentsPerSecondMax": 10}}, {"read"}),
+        ({"work": {"batchTimeout": 50}}, {"work"}),
+        ({"write": {"plugin": "stdout"}}, set()),
+    ],
+)
+def test_tasks_are_woken_by_requests_unless_they_wait_for_time(
+    options: Mapping[str, Any], asked: set[str]
+) -> None:
+    world = World(**options)
+    assert world.answer(good(1)).status is Status.PROCESSED
+    world.bench.clock.advance(1.0)  # acks that gather have left
+    world.bench.settle()
+    names = ("read", "work", "write")
+    assert {each for each in names if not world.bench.task(each).woken} == asked

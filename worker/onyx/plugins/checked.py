@@ -51,6 +51,7 @@ class CheckedInput(Input):
         self._name = name
         self.cooperative = plugin.cooperative
         self.examined = plugin.examined
+        self.wakes = plugin.wakes
 
     def partitions(self) -> Sequence[str]:
         """A list of different strings, or UserError."""

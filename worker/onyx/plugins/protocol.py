@@ -303,6 +303,10 @@ class Input(Protocol):
     """True promises that every segment can be sent to another process (`codec.kinds`): then the
     engine does not look at each again."""
 
+    wakes: bool = False
+    """True promises that `PluginContext.wake` is called whenever something has come to be read:
+    then the engine asks less often whether there is."""
+
     def partitions(self) -> Sequence[str]:
         """Names of the source's partitions, the same on every peer. Called once a job: the
         answer of the first peer is registered through the log and holds for all peers."""

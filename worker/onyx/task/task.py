@@ -27,7 +27,7 @@ from onyx.program.phases import Phase
 from onyx.task.measured import MeasuredPart
 from onyx.task.parts import Allocation, Runtime, Sealing, TaskStatus, assign, new_work
 from onyx.task.services import Services
-from onyx.task.table import Answer, TaskKind, successors
+from onyx.task.table import LOOP_STARTS, Answer, TaskKind, successors
 from onyx.task.user_code import UserCode
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import LookUp, LookUpAnswer
@@ -206,6 +206,12 @@ class Task:
         """Whether its steps never block: known once it has taken a wiring."""
         return True
 
+    @property
+    def woken(self) -> bool:
+        """Whether it is woken for what it waits for, but for what may come some hundredths of a
+        second late. If not, it looks often."""
+        return False
+
     def post(self, message: Message) -> None:
         """Leave a message for the task's next step; from any thread."""
         if isinstance(message, Stop):
@@ -252,6 +258,18 @@ class BatchTask(Task):
     def cooperative(self) -> bool:
         """Whether its steps never block: known once the plugin is built."""
         return bool(self.runtime.program.event["cooperative"])
+
+    @property
+    def woken(self) -> bool:
+        """Between two batches: by what is sent to it, and by a source that says when something has
+        come. A state, acks that gather, and a plugin that makes something durable by itself have to
+        be asked."""
+        if not self.wired or self.phase not in LOOP_STARTS or self.status.obstacle:
+            return False
+        its, source, sink = self.allocation, self.runtime.source, self.runtime.sink
+        if its.keeper is not None or its.filling.timeout_s or its.acks.gathers or len(its.outbox):
+            return False
+        return (source is None or source.woken) and (sink is None or not sink.waits)
 
     @property
     def loaded(self) -> bool:

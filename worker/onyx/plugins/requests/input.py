@@ -46,6 +46,7 @@ class RequestsInput(Input):
     """Implements `protocol.StartingInput` and `OwningInput`."""
 
     cooperative = False
+    wakes = True
     examined = True
     """Segments are looked at before a request is taken."""
 

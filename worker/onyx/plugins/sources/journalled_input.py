@@ -36,6 +36,7 @@ class JournalledInput(Input):
     """Reads live sources by way of a journal. Implements `protocol.OwningInput`."""
 
     cooperative = False
+    wakes = True
     examined = True
 
     def __init__(

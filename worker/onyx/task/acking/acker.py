@@ -115,6 +115,11 @@ class AckerTask:
         refused = [roots for _, roots, retries_max in tuple(self._refused) if not retries_max]
         return self._owners, [roots for roots, _ in tuple(self._queue)] + refused
 
+    @property
+    def woken(self) -> bool:
+        """Always: by acks, and where what it sends was refused, when there is room."""
+        return True
+
     def advance(self) -> StepOutcome:
         """Absorb the acks that have arrived, and send completions to the inputs."""
         if self.stopped:

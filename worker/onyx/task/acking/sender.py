@@ -60,6 +60,11 @@ class AckSender:
         refused = [roots for _, roots, _ in tuple(self._refused)]
         return [roots for roots, _ in tuple(self._parcels)] + refused
 
+    @property
+    def gathers(self) -> bool:
+        """Whether something waits, for its time or for room."""
+        return self._gathered > 0 or bool(self._refused)
+
     def hurry(self) -> None:
         """An input waits for what is acked next."""
         self._hurried = True

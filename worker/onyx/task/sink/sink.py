@@ -214,6 +214,11 @@ class Sink:
             yield SinkRefusal(None, refused.error, refused.kept)
 
     @property
+    def waits(self) -> bool:
+        """Whether something was written that may become durable at any time."""
+        return bool(self._waiting)
+
+    @property
     def waiting_segments(self) -> int:
         """Segments written and not known to be durable, about."""
         return sum(len(each.roots) for each in tuple(self._waiting))

@@ -129,6 +129,13 @@ class Source:
         """Trees that somebody works on."""
 
     @property
+    def woken(self) -> bool:
+        """Whether the task is woken for all that may be read next: nothing waits for the clock, or
+        for a reservation."""
+        waits = self._limit.holds or self.rested_s < math.inf or self._waiting_for_room > 0
+        return self.plugin.wakes and not waits and not self._entry.batch_timeout
+
+    @property
     def in_flight(self) -> int:
         """Segments that were sent and whose trees are not complete."""
         return sum(each.pending.in_flight for each in self.partitions.values())
