@@ -21,6 +21,7 @@ from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import ReturnPart
 from onyx.model.job import CatalogEntry
 from onyx.peer.router.answered import AnsweredRequests
+from onyx.peer.router.answers import LoopAnswers
 from onyx.peer.router.inputs import InputTokens, PartitionOwner, RequestInput, RequestInputs
 from onyx.peer.router.router import CurrentRouter, RequestRouter
 from onyx.requests.mailboxes import Address, MailboxRegistry
@@ -400,3 +401,35 @@ def test_a_loop_that_is_closed_takes_nothing(world: World) -> None:
     closed = EventLoop("onyx-requests")
     closed.close()
     assert closed.running() is None
+
+
+def test_answers_that_come_at_once_wake_the_loop_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def asked() -> tuple[list[int], int]:
+        loop, answers, woken = asyncio.get_running_loop(), LoopAnswers(), []
+        really = loop.call_soon_threadsafe
+        monkeypatch.setattr(
+            loop, "call_soon_threadsafe", lambda *its: [woken.append(its), really(*its)]
+        )
+        futures: list[Future[Answer]] = [Future() for _ in range(5)]
+        waiting = [asyncio.create_task(answers.of(each)) for each in futures]
+        await asyncio.sleep(0)
+        for number, future in enumerate(futures):
+            future.set_result(Answer(Status.PROCESSED, segments=number))
+        of_before = await answers.of(futures[0])
+        found = await asyncio.gather(*waiting)
+        return [each.segments for each in (of_before, *found)], len(woken)
+
+    assert asyncio.run(asked()) == ([0, 0, 1, 2, 3, 4], 1)
+
+
+def test_who_goes_away_has_its_answer_cancelled_and_nobody_elses() -> None:
+    async def asked() -> tuple[bool, Status]:
+        answers, gone, stays = LoopAnswers(), Future[Answer](), Future[Answer]()
+        goes, waits = (asyncio.create_task(answers.of(each)) for each in (gone, stays))
+        await asyncio.sleep(0)
+        goes.cancel()
+        await asyncio.sleep(0)
+        stays.set_result(Answer(Status.PROCESSED))
+        return gone.cancelled(), (await waits).status
+
+    assert asyncio.run(asked()) == (True, Status.PROCESSED)

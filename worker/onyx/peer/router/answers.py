@@ -6,9 +6,11 @@ that a request has timed out may be late by `LOOK_INTERVAL_S`.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -85,6 +87,54 @@ class WaitingAnswers:
             self._looks = bool(self._open) and loop is not None
             if loop is not None and self._looks:
                 loop.call_later(LOOK_INTERVAL_S, self._look)
+
+
+class LoopAnswers:
+    """Answers of other threads for those who wait on the event loop.
+
+    What comes while the loop is yet to wake up wakes it no more. To wake it is a call of the
+    system, in which the loop takes the interpreter, and the journal answers all requests of a chunk
+    at once: each of them would wait for the loop to be through with the one before.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: list[tuple[asyncio.Future[Answer], Future[Answer]]] = []
+
+    async def of(self, future: Future[Answer]) -> Answer:
+        """The answer, on the loop; whoever goes away cancels the future."""
+        if future.done():
+            return future.result()
+        loop = asyncio.get_running_loop()
+        waits: asyncio.Future[Answer] = loop.create_future()
+        future.add_done_callback(partial(self._came, loop, waits))
+        try:
+            return await waits
+        finally:
+            future.cancel()
+
+    def _came(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        waits: asyncio.Future[Answer],
+        future: Future[Answer],
+    ) -> None:
+        with self._lock:
+            wakes = not self._found
+            self._found.append((waits, future))
+        if wakes and not loop.is_closed():
+            loop.call_soon_threadsafe(self._pass_on)
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            found, self._found = self._found, []
+        for waits, future in found:
+            if waits.done():
+                continue
+            if future.cancelled():
+                waits.cancel()
+            else:
+                waits.set_result(future.result())
 
 
 def timed_out(timeout_s: float, why: str = "") -> Answer:

@@ -41,6 +41,7 @@ from onyx.flow.batch import Segments
 from onyx.ids import GroupId
 from onyx.peer.router.answered import AnsweredRequests
 from onyx.peer.router.answers import (
+    LoopAnswers,
     Resolve,
     WaitingAnswers,
     needs_user_code,
@@ -166,6 +167,7 @@ class RequestRouter:
         self._decoding = Decoding()
         self._writes = HeldWrites(inputs, store, clock, self._answer, self._decoding)
         self._waiting = WaitingAnswers(loop, clock)
+        self._on_the_loop = LoopAnswers()
 
     def append(self, append: Append) -> Future[Answer]:
         """The answer to a request, at the latest after the time that it gives."""
@@ -314,7 +316,7 @@ class RequestRouter:
         if direct is None:
             found = await self._on_loop(append)
         else:
-            found = await asyncio.wrap_future(direct)
+            found = await self._on_the_loop.of(direct)
         count(found)
         return found
 
