@@ -112,6 +112,10 @@ class Storage:
         self.chunks.delete(name)
         self.faults.after()
 
+    def delete_all(self, names: Iterable[str]) -> None:
+        for each in names:
+            self.delete(each)
+
     def copy(self) -> MemoryBlobStore:
         """As it is now, to be read without consequences."""
         copied = MemoryBlobStore()

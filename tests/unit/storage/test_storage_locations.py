@@ -83,6 +83,15 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_again(blobs: BlobStore) -> N
     assert [each.name for each in blobs.list("job/")] == ["job/task/2"]
 
 
+def test_many_are_deleted_wherever_they_are_and_no_others(blobs: BlobStore) -> None:
+    names = ["a/1", "a/2", "a/b/1", "c/1", "a/3"]
+    for name in [*names, "a/4", "c/2"]:
+        blobs.create(name, b"x")
+    blobs.delete_all(name for name in ["a/1", "a/gone", "a/2", "gone/1", "a/b/1", "c/1", "a/3"])
+    assert [each.name for each in blobs.list("")] == ["a/4", "c/2"]
+    blobs.delete_all([])
+
+
 def test_a_copy_stays_when_what_was_copied_is_deleted(blobs: BlobStore) -> None:
     blobs.create("job/task/1", b"one")
     for _ in range(2):

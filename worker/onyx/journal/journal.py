@@ -210,8 +210,7 @@ class Journal:
             if self._retention.keeps:
                 self._keep(passed)
             self._replace(last.place, summary)
-            for each in passed:
-                self._store.delete(self._folder.chunk(*each.place))
+            self._store.delete_all(self._folder.chunk(*each.place) for each in passed)
         except (Unavailable, UserError) as error:
             logger.warning("a journal that is not needed any more stays for now: %s", error)
             return False

@@ -137,9 +137,10 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _upwards(directory: Path) -> list[Path]:
+def _upwards(directory: Path) -> Iterator[Path]:
     absolute = directory.absolute()
-    return [absolute, *absolute.parents]
+    yield absolute
+    yield from absolute.parents
 
 
 def is_full(error: BaseException) -> bool:

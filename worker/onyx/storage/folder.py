@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -191,10 +192,18 @@ class Folder:
 
     def delete(self, name: str) -> None:
         """Remove it; nothing happens when it is not there."""
-        with contextlib.suppress(FileNotFoundError), self._reading(name) as (folder, file):
-            os.unlink(file, dir_fd=folder)
-        if self._purpose.prunes:
-            self.prune(name)
+        self.delete_all([name])
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Remove them; those that follow one another in a folder by one walk to it, which takes
+        fifteen calls of the system."""
+        for _, group in itertools.groupby(names, lambda each: each.rpartition("/")[0]):
+            first, *others = group
+            with contextlib.suppress(FileNotFoundError), self._reading(first) as (folder, file):
+                for each in (file, *(file_path(other)[-1] for other in others)):
+                    _unlink(folder, each)
+            if self._purpose.prunes:
+                self.prune(first)
 
     def remove_tree(self, name: str) -> None:
         """Remove a folder with all that is in it, of a link the link alone."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol
@@ -97,6 +97,9 @@ class BlobStore(Protocol):
 
     def delete(self, name: str) -> None:
         """Remove it; nothing happens when it is not there."""
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Remove each of them, in this order, as `delete` does."""
 
     def remove_tree(self, name: str) -> None:
         """Remove a folder with all that is in it, whoever has written that."""
@@ -237,6 +240,11 @@ class MemoryBlobStore:
         """Remove it; nothing happens when it is not there."""
         with self._lock:
             self._blobs.pop(name, None)
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Remove them one by one."""
+        for each in names:
+            self.delete(each)
 
     def remove_tree(self, name: str) -> None:
         """Remove a folder with all that is in it."""

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, cast
 
 from onyx.base.path_names import file_path, is_file_name
@@ -124,6 +124,11 @@ class Prefix:
         """Remove it; nothing happens when it is not there."""
         with self.explained():
             self.bucket.delete(self._key(name))
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Remove them one by one."""
+        for each in names:
+            self.delete(each)
 
     def remove_tree(self, name: str) -> None:
         """Remove all objects of a folder."""
