@@ -31,7 +31,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_transport import GrpcTransport
-from onyx.transport.interface import Channel, Control, ControlKind, Delivery, Sendable
+from onyx.transport.interface import Bounds, Channel, Control, ControlKind, Delivery, Sendable
 
 JOB, VERSION = JobId("bench"), AllocationVersion(1)
 NEAR, FAR = GroupId("a"), GroupId("b")
@@ -64,7 +64,7 @@ class Side:
         connection.send(self.transport.address)
         self.transport.connect({other: connection.recv()})
         self.inbox = self.transport.open_inbox(
-            JOB, VERSION, channel_in.target, 20_000, self.event.set
+            JOB, VERSION, channel_in.target, Bounds(20_000, 1 << 26), self.event.set
         )
 
     def send(self, channel: Channel, item: Sendable) -> None:

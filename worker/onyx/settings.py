@@ -260,6 +260,8 @@ class TaskSettings(msgspec.Struct, frozen=True):
     inbox_segments_max: int = 65_536
     """Segments in the inbox of a task above which it refuses senders; a sender in another process
     waits for each batch to be taken unless several have room."""
+    inbox_bytes_max: Annotated[int, Meta(ge=1)] = 67_108_864
+    """Bytes of these segments, about, above which fewer segments may wait there."""
     ready_back_off_s: float = 0.1
     """Delay before start_task of a lifecycle is called again."""
     retry_start_interval_s: float = 2.0

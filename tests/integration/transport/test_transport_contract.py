@@ -28,7 +28,7 @@ from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import PROTOCOL, Hello
 from onyx.transport.grpc_channel import METHOD
 from onyx.transport.grpc_transport import GrpcTransport
-from onyx.transport.interface import Channel, Control, ControlKind, LookUp, LookUpAnswer
+from onyx.transport.interface import Bounds, Channel, Control, ControlKind, LookUp, LookUpAnswer
 from onyx.transport.local import LocalTransport
 
 JOB = JobId("job")
@@ -87,8 +87,9 @@ class Side:
     def wake(self) -> None:
         self.wakes += 1
 
-    def open(self, segments_max=1_000, version=VERSION):
-        return self.transport.open_inbox(JOB, version, PeerId("q"), segments_max, self.wake)
+    def open(self, segments_max=1_000, version=VERSION, bytes_max=1 << 26):
+        bounds = Bounds(segments_max, bytes_max)
+        return self.transport.open_inbox(JOB, version, PeerId("q"), bounds, self.wake)
 
 
 class World:

@@ -20,7 +20,7 @@ from onyx.requests.request import Answer, Append
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
-from onyx.transport.interface import Channel, Lookup, Sendable
+from onyx.transport.interface import Bounds, Channel, Lookup, Sendable
 
 if TYPE_CHECKING:
     from tests.sim.windows.process import Process
@@ -108,10 +108,10 @@ class Link:
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        segments_max: int,
+        bounds: Bounds,
         wake: Callable[[], None],
     ) -> BoundedInbox:
-        return self._network.inboxes.open((job, version, target), segments_max, wake, _nothing)
+        return self._network.inboxes.open((job, version, target), bounds, wake, _nothing)
 
     def send(self, group: GroupId, channel: Channel, item: Sendable, more: bool = False) -> bool:
         if self._network.reach(self._group, group) is None:

@@ -11,17 +11,18 @@ from onyx.flow.batch import Batch
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.encoded import Encoded
-from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.transport.interface import Bounds, Channel, Control, ControlKind
 from onyx.transport.local import LocalTransport
 
 JOB, VERSION, TARGET = JobId("job"), AllocationVersion(7), PeerId("b")
 HERE = GroupId("here")
+BOUNDS = Bounds(10, 1 << 26)
 
 
 class World:
     """One process with one inbox of ten segments, and its callbacks."""
 
-    def __init__(self, short_circuit: bool = True) -> None:
+    def __init__(self, short_circuit: bool = True, bounds: Bounds = BOUNDS) -> None:
         self.wakes = 0
         self.rooms = 0
         self.acks: list[list[int]] = []
@@ -30,7 +31,7 @@ class World:
         self.transport = LocalTransport(short_circuit)
         self.transport.on_room(self.count_room)
         self.transport.start(HERE, self)
-        self.inbox = self.transport.open_inbox(JOB, VERSION, TARGET, 10, self.count_wake)
+        self.inbox = self.transport.open_inbox(JOB, VERSION, TARGET, bounds, self.count_wake)
         self.rooms = 0
 
     def count_wake(self) -> None:
@@ -61,6 +62,10 @@ class World:
         if not isinstance(numbers, Control):
             item = Batch([{"n": number} for number in numbers])
         return self.transport.send(HERE, Channel(JOB, version, PeerId(source), TARGET), item)
+
+    def take_all(self) -> None:
+        while self.inbox.take(1_000):
+            pass
 
     def take(self, segments_max=100):
         return [
@@ -192,7 +197,7 @@ def test_a_sender_hears_when_the_inbox_it_was_refused_by_opens():
     world.inbox.close()
     assert not world.send([1])
     world.rooms = 0
-    world.inbox = world.transport.open_inbox(JOB, VERSION, TARGET, 10, world.count_wake)
+    world.inbox = world.transport.open_inbox(JOB, VERSION, TARGET, BOUNDS, world.count_wake)
     assert world.rooms == 1
     assert world.send([1])
 
@@ -200,7 +205,7 @@ def test_a_sender_hears_when_the_inbox_it_was_refused_by_opens():
 def test_one_inbox_a_peer_and_version():
     world = World()
     with pytest.raises(InvariantViolated):
-        world.transport.open_inbox(JOB, VERSION, TARGET, 10, world.count_wake)
+        world.transport.open_inbox(JOB, VERSION, TARGET, BOUNDS, world.count_wake)
 
 
 LINEAGE = (np.array([5], np.uint64), np.array([6], np.uint64))
@@ -305,3 +310,33 @@ def test_what_is_held_back_is_drained_with_the_rest():
     world.inbox.hold(frozenset({PeerId("a")}))
     assert world.send([2], "b")
     assert [each.item.segments[0]["n"] for each in world.inbox.drain()] == [1, 2]
+
+
+@pytest.mark.parametrize("form", ["dicts", "columns", "encoded"])
+def test_of_large_segments_fewer_wait(form: str) -> None:
+    world = World(bounds=Bounds(1_000, 100_000))
+    channel = Channel(JOB, VERSION, PeerId("a"), TARGET)
+    text = "x" * 20_000
+    if form == "encoded":
+        world.inbox.join()
+        assert world.inbox.window() == 1_000
+        payload = codec.encode([{"text": text}])
+        world.inbox.deliver(channel, Encoded(1, payload, b"", b""), lambda taken: None)
+        assert world.inbox.window() == 4, "the sender is granted as many, while these come"
+        return
+    columns = Columns(pa.record_batch({"text": [text]}))
+    batch = Batch(columns if form == "columns" else [{"text": text}])
+    assert sum(world.transport.send(HERE, channel, batch) for _ in range(20)) == 4
+    for number in range(3_000):  # small ones
+        if not world.send([number]):
+            world.take_all()
+    world.take_all()
+    assert sum(world.send([number]) for number in range(2_000)) > 200
+
+
+def test_a_batch_of_more_bytes_than_an_inbox_may_hold_goes_into_an_empty_one() -> None:
+    world = World(bounds=Bounds(10, 1))
+    assert world.send([1, 2, 3])
+    assert not world.send([4])
+    assert world.take() == [[1, 2, 3]]
+    assert world.send([4])

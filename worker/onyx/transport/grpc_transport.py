@@ -25,7 +25,7 @@ from onyx.transport.frames.packets import Acks, Completions, Held
 from onyx.transport.grpc_server import GrpcServer
 from onyx.transport.hello import Surroundings
 from onyx.transport.inbox import BoundedInbox
-from onyx.transport.interface import Channel, Control, Handlers, Lookup, Sendable
+from onyx.transport.interface import Bounds, Channel, Control, Handlers, Lookup, Sendable
 from onyx.transport.links import Links
 from onyx.transport.local import LocalTransport
 from onyx.transport.pieces import acks_packets, completions_packets, held_packets, returns_packets
@@ -100,11 +100,11 @@ class GrpcTransport:
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        segments_max: int,
+        bounds: Bounds,
         wake: Callable[[], None],
     ) -> BoundedInbox:
         """`wake` is called (on any thread) whenever something arrives in an empty inbox."""
-        return self._local.open_inbox(job, version, target, segments_max, wake)
+        return self._local.open_inbox(job, version, target, bounds, wake)
 
     def send(self, group: GroupId, channel: Channel, item: Sendable, more: bool = False) -> bool:
         """Queue a batch or control item. One thread at a time for each channel.

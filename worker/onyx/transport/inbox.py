@@ -7,6 +7,10 @@ Bounds. A local sender is refused when the queue is full; an empty queue takes a
 larger than the inbox could never pass. A remote sender is bounded by credit (`sending`), which is
 returned as the task takes deliveries; a remote packet that has arrived is always accepted.
 
+Bytes are bounded by segments too: of large ones fewer may wait, by what one has taken of late. So
+credit stays in segments, of which a sender knows the number before it encodes them. Rejected: to
+count the bytes of each batch, for which dicts would be encoded though they go nowhere.
+
 Turns. Room is kept for the local senders that were refused, in their order. Without that some
 starve: the tasks of a thread are advanced in a fixed order, so the first one that always has
 something to send fills whatever room there is. A sender that does not come again, because another
@@ -37,16 +41,35 @@ from typing import NamedTuple
 import msgspec
 
 from onyx.base.runs import Numbers
+from onyx.codec.segments import bytes_each
 from onyx.errors import InvariantViolated, SegmentError
-from onyx.flow.batch import Batch
+from onyx.flow.batch import Batch, format_of
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import Encoded
-from onyx.transport.interface import Channel, Control, ControlKind, Delivery, Partial, Sendable
+from onyx.transport.interface import (
+    Bounds,
+    Channel,
+    Control,
+    ControlKind,
+    Delivery,
+    Partial,
+    Sendable,
+)
 
 logger = logging.getLogger("onyx.transport")
 InboxKey = tuple[JobId, AllocationVersion, PeerId]
 _HURRYING = frozenset({ControlKind.FLUSH, ControlKind.END})
+
+
+SAMPLED_EVERY_BATCHES = 8
+"""Of batches of dicts from this process one in so many is looked at: a part of it is encoded."""
+
+DICT_BYTES = 300
+"""What a segment takes in memory as a dict, beside its values."""
+
+FORGETTING = 8
+"""That segments are smaller is followed by one part in so many at each look."""
 
 
 def weight(item: Sendable | Encoded) -> int:
@@ -77,15 +100,18 @@ class BoundedInbox:
     def __init__(
         self,
         key: InboxKey,
-        segments_max: int,
+        bounds: Bounds,
         wake: Callable[[], None],
         room: Callable[[], None],
         closed: Callable[[BoundedInbox], None],
     ) -> None:
         """`room` is called when a local sender that was refused may try again, `closed` once."""
-        assert segments_max > 0, "an inbox that holds nothing would block its job"
+        assert bounds.segments > 0, "an inbox that holds nothing would block its job"
         self.key = key
-        self.segments_max = segments_max
+        self._bounds = bounds
+        self._bytes_each = 0.0
+        """What a segment takes, as far as that is known: it rises at once and falls slowly."""
+        self._unsampled = SAMPLED_EVERY_BATCHES
         self.counters = Counters()
         self._wake = wake
         self._room = room
@@ -104,6 +130,32 @@ class BoundedInbox:
         self._tries = 0
         self._open = True
         self._remote_channels = 0
+
+    @property
+    def segments_max(self) -> int:
+        """Segments that may wait now."""
+        bounds, each = self._bounds, self._bytes_each
+        if each * bounds.segments <= bounds.bytes:
+            return bounds.segments
+        return max(1, int(bounds.bytes / each))
+
+    def _look_at(self, item: Sendable | Encoded) -> None:
+        """Learn of an item how large segments are, under the lock."""
+        if isinstance(item, Encoded):
+            each = len(item.payload) / max(1, item.segments)
+        elif isinstance(item, Partial):
+            each = len(item.states) / max(1, len(item))
+        elif isinstance(item, Control):
+            return
+        else:
+            of_objects = format_of(item.segments).of_objects
+            self._unsampled += 1
+            if of_objects and self._unsampled < SAMPLED_EVERY_BATCHES:
+                return
+            self._unsampled = 0
+            each = bytes_each(item.segments) + DICT_BYTES * of_objects
+        known = self._bytes_each
+        self._bytes_each = each if each >= known else known - (known - each) / FORGETTING
 
     def join(self) -> None:
         """One more channel from another process shares this inbox."""
@@ -136,6 +188,7 @@ class BoundedInbox:
                 return False
             self._turns.pop(channel, None)
             self.counters.local_batches += 1
+            self._look_at(item)
             was_empty = self._append(_Waiting(channel, item, size, None))
         if was_empty:
             self._wake()
@@ -169,6 +222,7 @@ class BoundedInbox:
             if not self._open:
                 self.counters.dropped_version += 1
                 return
+            self._look_at(item)
             waiting = _Waiting(channel, item, weight(item), taken)
             if channel.source in self._held:
                 self._aside.append(waiting)
@@ -329,12 +383,12 @@ class Inboxes:
     def open(
         self,
         key: InboxKey,
-        segments_max: int,
+        bounds: Bounds,
         wake: Callable[[], None],
         room: Callable[[], None],
     ) -> BoundedInbox:
         """Open the inbox of a peer for one allocation version; arguments as in `BoundedInbox`."""
-        inbox = BoundedInbox(key, segments_max, wake, room, self._remove)
+        inbox = BoundedInbox(key, bounds, wake, room, self._remove)
         with self._lock:
             if key in self._open:
                 raise InvariantViolated(f"inbox {key} is open already")

@@ -16,7 +16,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -99,6 +99,14 @@ class Delivery(msgspec.Struct):
 
     channel: Channel
     item: Sendable
+
+
+class Bounds(NamedTuple):
+    """What an inbox may hold."""
+
+    segments: int
+    bytes: int
+    """About."""
 
 
 class Inbox(Protocol):
@@ -212,7 +220,7 @@ class Transport(Protocol):
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        segments_max: int,
+        bounds: Bounds,
         wake: Callable[[], None],
     ) -> Inbox:
         """`wake` is called (on any thread) whenever something arrives in an empty inbox."""

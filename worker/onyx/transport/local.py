@@ -21,7 +21,7 @@ from onyx.ledger.returns import Trees
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
-from onyx.transport.interface import Channel, Control, Handlers, Lookup, Sendable
+from onyx.transport.interface import Bounds, Channel, Control, Handlers, Lookup, Sendable
 
 
 class LocalTransport:
@@ -54,11 +54,11 @@ class LocalTransport:
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        segments_max: int,
+        bounds: Bounds,
         wake: Callable[[], None],
     ) -> BoundedInbox:
         """`wake` is called (on any thread) whenever something arrives in an empty inbox."""
-        inbox = self.inboxes.open((job, version, target), segments_max, wake, self.room)
+        inbox = self.inboxes.open((job, version, target), bounds, wake, self.room)
         self.room()
         return inbox
 

@@ -28,6 +28,7 @@ from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.tables import tables_again
 from onyx.task.task import BatchTask
 from onyx.telemetry.catalog import QUEUE_CAPACITY
+from onyx.transport.interface import Bounds
 
 
 def take_wiring(task: BatchTask) -> Answer:
@@ -61,7 +62,7 @@ def _allocation(runtime: Runtime, wiring: Wiring, replica: Replica) -> Allocatio
             wiring.job,
             wiring.version,
             wiring.me.peer,
-            settings.task.inbox_segments_max,
+            Bounds(settings.task.inbox_segments_max, settings.task.inbox_bytes_max),
             runtime.assignment.wake,
         ),
         filling=Filling(clock, runtime.program.entry.batch_timeout / 1000),
