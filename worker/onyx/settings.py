@@ -262,6 +262,10 @@ class TaskSettings(msgspec.Struct, frozen=True):
     waits for each batch to be taken unless several have room."""
     inbox_bytes_max: Annotated[int, Meta(ge=1)] = 67_108_864
     """Bytes of these segments, about, above which fewer segments may wait there."""
+    memory_share_max: Annotated[float, Meta(gt=0, le=1)] = 0.85
+    """Share of the memory that its container may hold (`memory.high`, or its limit), beyond which a
+    worker halves the batches of its tasks and what is in flight, again each second, down to a
+    sixteenth. 1 disables this."""
     ready_back_off_s: float = 0.1
     """Delay before start_task of a lifecycle is called again."""
     retry_start_interval_s: float = 2.0

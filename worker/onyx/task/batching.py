@@ -19,8 +19,10 @@ only until that cost is small:
   it nearly has: bad records, which are of another form, are taken out of a batch that was full.
 
 It shrinks when a batch takes longer than `TIME_MAX_S` for its work rather than its cost, and when
-its segments are so large that it exceeds `BATCH_BYTES_MAX`. With few segments nothing changes,
-because a task takes what is there and waits for no more: the size is the most that it takes.
+its segments are so large that it exceeds `BATCH_BYTES_MAX`. It is halved while the container of the
+worker has little memory left (`peer.watch.memory_watch`), and grows no further then. With few
+segments nothing changes, because a task takes what is there and waits for no more: the size is the
+most that it takes.
 
 What a task makes of a batch counts as much, because it is a batch of the next task. Dicts are gone
 through several times between two functions, and a third less time was measured as long as all of a
@@ -111,6 +113,7 @@ class BatchSizing:
         """How many segments a task makes of one, at least 1."""
         self._unsampled = SAMPLED_EVERY_BATCHES
         self._full = False
+        self._halvings = 0
         self.fixed = False
         """The manifest, or a person, says the size; nobody need report what batches take."""
         self.segments_max = 1
@@ -121,7 +124,18 @@ class BatchSizing:
         """Follow other values of `batchSize` and `maxPending`."""
         self.fixed = entry.batch_size is not None
         self._fixed_pending = entry.max_pending
-        self.segments_max = entry.batch_size or self._bounded()
+        self._fixed_size = entry.batch_size
+        self._set()
+
+    def halve(self, times: int) -> None:
+        """Have as much at once as is left after so many halvings, whatever the manifest says, and
+        as much in flight. From any thread."""
+        if times != self._halvings:
+            self._halvings = times
+            self._set()
+
+    def _set(self) -> None:
+        self.segments_max = max(1, (self._fixed_size or self._bounded()) >> self._halvings)
 
     @property
     def emitted_max(self) -> int:
@@ -133,7 +147,9 @@ class BatchSizing:
     def pending_max(self) -> int:
         """Segments in flight at which an input stops reading: `maxPending`, or enough to keep all
         tasks busy with batches of this size."""
-        return self._fixed_pending or max(PENDING_MIN, PENDING_BATCHES * self.segments_max)
+        if self._fixed_pending:
+            return max(1, self._fixed_pending >> self._halvings)
+        return max(PENDING_MIN >> self._halvings, PENDING_BATCHES * self.segments_max)
 
     def taken(self, waiting: int) -> None:
         """A batch has been taken.
@@ -185,7 +201,7 @@ class BatchSizing:
         ):
             self._exponent = min(LARGEST_EXPONENT, exponent + 1)
         self._sample(segments, changed=self._exponent != before)
-        self.segments_max = self._bounded()
+        self._set()
 
     def _fits(self, exponent: int) -> bool:
         """Whether a batch of dicts, and what is made of it, are not too many for the cache."""

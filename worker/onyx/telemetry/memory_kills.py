@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+_SOFT_LIMIT = "memory.soft_limit_in_bytes"
 _NO_LIMIT_BYTES = 1 << 60
 """The first version of cgroups writes some such number for no limit."""
 
@@ -53,11 +54,8 @@ class MemoryKills:
 
     def limit_bytes(self) -> int | None:
         """Memory that the cgroup may use; None when there is no limit, or nobody knows."""
-        for _, limit in self._files:
-            text = _text(limit).strip()
-            if text.isdecimal() and int(text) < _NO_LIMIT_BYTES:
-                return int(text)
-        return None
+        found = (_bound(limit) for _, limit in self._files)
+        return next((each for each in found if each is not None), None)
 
     def held_bytes(self) -> int | None:
         """Memory that the cgroup holds, with the files that the kernel keeps for it; None outside
@@ -69,6 +67,23 @@ class MemoryKills:
             if text.isdecimal():
                 return int(text)
         return None
+
+    def held_share(self) -> float | None:
+        """What it holds without files that the kernel may drop, of what it may: until the kernel
+        slows it down (`memory.high`, the soft limit of the first version) or kills. None: nothing
+        bounds it."""
+        held, bounds = self.held_bytes(), [self.limit_bytes()]
+        for events, _ in self._files:
+            first = events.name == "memory.oom_control"
+            bounds.append(_bound(events.with_name(_SOFT_LIMIT if first else "memory.high")))
+            name = "total_inactive_file" if first else "inactive_file"
+            held = (
+                None
+                if held is None
+                else held - (_named(events.with_name("memory.stat"), name) or 0)
+            )
+        known = [each for each in bounds if each]
+        return None if held is None or not known else max(0, held) / min(known)
 
     def _folders(self) -> Iterator[tuple[Path, str, str]]:
         """Where the cgroup of this process is mounted, with the names of its two files."""
@@ -114,11 +129,21 @@ def _below(mount: str, root: str, path: str) -> str:
 
 
 def _counted(file: Path) -> int | None:
+    return _named(file, "oom_kill")
+
+
+def _named(file: Path, wanted: str) -> int | None:
+    """The number beside a name in a file of such lines."""
     for line in _text(file).splitlines():
         name, _, value = line.partition(" ")
-        if name == "oom_kill" and value.strip().isdecimal():
+        if name == wanted and value.strip().isdecimal():
             return int(value)
     return None
+
+
+def _bound(file: Path) -> int | None:
+    text = _text(file).strip()
+    return int(text) if text.isdecimal() and int(text) < _NO_LIMIT_BYTES else None
 
 
 def _text(file: Path) -> str:

@@ -63,7 +63,7 @@ _HURRYING = frozenset({ControlKind.FLUSH, ControlKind.END})
 
 
 SAMPLED_EVERY_BATCHES = 8
-"""Of batches of dicts from this process one in so many is looked at: a part of it is encoded."""
+"""One batch of dicts of this process in so many is looked at: a part of it is encoded."""
 
 DICT_BYTES = 300
 """What a segment takes in memory as a dict, beside its values."""

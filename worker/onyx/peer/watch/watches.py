@@ -1,7 +1,7 @@
 """What one incarnation looks at beside its events, about once a second.
 
-The beats of liveness, the traffic, what tasks count, tasks that do not advance, segments that were
-dropped, the code that jobs run with, garbage in the log. On the thread of the group.
+The beats of liveness, the traffic, what tasks count, memory, tasks that do not advance, segments
+that were dropped, the code that jobs run with, garbage in the log. On the thread of the group.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from onyx.peer.life import Life
 from onyx.peer.liveness import WatchedThread
 from onyx.peer.watch.code_watch import CodeWatch
 from onyx.peer.watch.collecting import GarbageCollection
+from onyx.peer.watch.memory_watch import MemoryWatch, return_memory
 from onyx.peer.watch.outcome_reports import OutcomeReports
 from onyx.peer.watch.stall_watch import StallReports, StallWatch
 from onyx.peer.work.workforce import Workforce
 from onyx.replica.state import Replica
+from onyx.task.task import BatchTask
+from onyx.telemetry.memory_kills import MemoryKills
 
 LOOK_INTERVAL_S = 1.0
 
@@ -35,6 +38,12 @@ class GroupWatches:
         counts = None if context.recorder is None else context.recorder.counts
         self._outcomes = OutcomeReports(log, context.clock, background, counts)
         self._code = CodeWatch(log, context.code, context.tags, background)
+        self._memory = MemoryWatch(
+            MemoryKills(),
+            context.clock,
+            context.settings.task.memory_share_max,
+            lambda: background(return_memory),
+        )
         self._collecting = GarbageCollection(work.services, life.group, context.metrics)
 
     def look(self, replica: Replica) -> None:
@@ -51,6 +60,9 @@ class GroupWatches:
             self._life.telemetry.report_zookeeper(self._life.log.traffic())
             with contextlib.suppress(Unavailable):  # tasks change; the next look is soon
                 self._work.measuring.export(self._life.context.metrics)
+        tasks = [each.task for each in self._work.tasks.runners]
+        loaded = [each for each in tasks if isinstance(each, BatchTask) and each.loaded]
+        self._memory.look([each.runtime.sizing for each in loaded])
         self._stalls.look(self._work.tasks.runners, replica, permitted)
         self._outcomes.look(replica.records, permitted)
         self._code.look(replica, permitted)
