@@ -195,6 +195,7 @@ ROWS: dict[str, list[Spec]] = {
     "lifecycles": [{**JOB, "lifecycles": [{"task": "all", "calls": "m:calls"}]}],
     "`firstFailuresMax`": [with_function(work={"firstFailuresMax": 9, "deadLetter": "write"})],
     "`upgrade`": [{**endless(JOB), "upgrade": {"from": "old"}}],
+    "`upgrade.savepoint`": [{**endless(JOB), "upgrade": {"savepoint": "/savepoints/noon"}}],
 }  # fmt: skip
 
 
