@@ -77,6 +77,7 @@ class Resource(msgspec.Struct, frozen=True):
 JOBS = Resource(API_VERSION, JOB_KIND, "onyxjobs")
 CLUSTERS = Resource(API_VERSION, CLUSTER_KIND, "onyxclusters")
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
+DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments")
 EVENTS = Resource("v1", "Event", "events")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")
 SECRETS = Resource("v1", "Secret", "secrets")

@@ -4,11 +4,12 @@ The Lease saves work, and is no fence: each write has its own (see `reconciler`)
 for a moment do no harm. So whoever holds it goes on while the API server does not answer, and ends
 only when it sees that another one has the Lease.
 
-A Lease is free when its holder has given it back, or has not renewed it while we looked on for its
-whole duration, by our own clock: clocks of other machines decide nothing. Rejected: kopf's peering,
-which is a kind of its own to install and pauses the streams that an operator in waiting needs to
-answer reviews and to take over at once; a Lease that is lost with the API server, which would start
-all operators again when it comes back.
+The Lease goes with the Deployment of its name, whose pods the operators are. It is free when its
+holder has given it back, or has not renewed it while we looked on for its whole duration, by our
+own clock: clocks of other machines decide nothing. Rejected: kopf's peering, which is a kind of its
+own to install and pauses the streams that an operator in waiting needs to answer reviews and to
+take over at once; a Lease that is lost with the API server, which would start all operators again
+when it comes back.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from onyx.errors import OnyxError
-from onyx_operator.kube import Conflict, Kube, Object, Resource
+from onyx.errors import OnyxError, Unavailable
+from onyx_operator.kube import DEPLOYMENTS, Conflict, Kube, Object, Resource
 from onyx_operator.settings import LeaseSettings
 
 logger = logging.getLogger(__name__)
@@ -113,7 +114,13 @@ class OperatorLease:
         return await self._kube.get(LEASES, self._settings.namespace, self._settings.name)
 
     async def _create(self) -> Object:
-        metadata = {"namespace": self._settings.namespace, "name": self._settings.name}
+        where = {"namespace": self._settings.namespace, "name": self._settings.name}
+        owner = await self._kube.get(DEPLOYMENTS, **where)
+        if owner is None:
+            raise Unavailable("its Deployment is not there; that is so while it is uninstalled")
+        kind = {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind}
+        reference = {**kind, "name": where["name"], "uid": owner["metadata"]["uid"]}
+        metadata = {**where, "ownerReferences": [reference]}
         spec = {**self._spec(self.holder), "acquireTime": _now(), "leaseTransitions": 0}
         return await self._kube.create(LEASES, {"metadata": metadata, "spec": spec})
 

@@ -17,9 +17,9 @@ from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.observed import ClusterObservation, ExistingObject
 from onyx_operator.clusters.plan import ClusterPlan, plan
 from onyx_operator.clusters.pool import Pool
-from onyx_operator.clusters.resources import DEPLOYMENTS
 from onyx_operator.clusters.spec import ClusterRefusal, deleting, read_spec, taken
 from onyx_operator.clusters.status import news, status
+from onyx_operator.kube import DEPLOYMENTS
 from onyx_operator.logs.state import Trouble
 from onyx_operator.settings import ClusterSettings, OperatorSettings
 from onyx_operator.work_queue import ObjectKey

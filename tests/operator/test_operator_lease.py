@@ -15,6 +15,7 @@ from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster, job, settings
 from tests.operator.workers import Workers
 
+from onyx.errors import Unavailable
 from onyx_operator.kube import Kube, KubeError
 from onyx_operator.lease import LEASES, OperatorLease
 from onyx_operator.settings import LeaseSettings
@@ -32,6 +33,7 @@ def looked(api: FakeApi, steps: Callable[[Callable[..., OperatorLease]], Awaitab
     """Operators look at one Lease, whose duration is 15 s."""
     configuration = Configuration()
     configuration.host = api.url
+    api.create(deployment("default", "onyx"))
 
     async def run() -> None:
         kube = Kube(None, configuration)
@@ -52,6 +54,12 @@ NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "onyx
 """Of the chart, which gives the right to a Lease there."""
 
 
+def deployment(namespace: str, name: str) -> dict[str, Any]:
+    """The one whose pods the operators are."""
+    metadata = {"namespace": namespace, "name": name}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+
+
 def holder(found: Any) -> Any:
     return found["spec"]["holderIdentity"]
 
@@ -63,7 +71,20 @@ def test_the_first_one_has_it_and_another_one_does_not_get_it(api: FakeApi) -> N
         assert holder(await lease("a").look()) == "a"
 
     looked(api, steps)
-    assert api.get("leases", "onyx")["spec"]["leaseTransitions"] == 0
+    lease = api.get("leases", "onyx")
+    assert lease["spec"]["leaseTransitions"] == 0
+    (owner,) = lease["metadata"]["ownerReferences"]
+    assert owner["uid"] == api.get("deployments", "onyx")["metadata"]["uid"]
+
+
+def test_there_is_none_without_the_deployment_whose_it_would_be(api: FakeApi) -> None:
+    async def steps(lease: Callable[..., OperatorLease]) -> None:
+        api.delete("deployments", "onyx")
+        with pytest.raises(Unavailable, match="its Deployment is not there"):
+            await lease("a").look()
+
+    looked(api, steps)
+    assert api.get("leases", "onyx") is None
 
 
 def test_one_that_is_given_back_is_free(api: FakeApi) -> None:
@@ -118,6 +139,7 @@ def test_an_operator_in_waiting_goes_on_with_what_it_has_watched(
     api: FakeApi, logs: Logs, workers: Workers
 ) -> None:
     api.create(NAMESPACE)
+    api.create(deployment("onyx", "onyx-operator"))
     api.create(cluster())
     lease = {"LEASE_NAME": "onyx-operator", "LEASE_NAMESPACE": "onyx", "LEASE_DURATION_S": "0.5"}
     with contextlib.ExitStack() as first:
@@ -138,6 +160,7 @@ def test_an_operator_in_waiting_goes_on_with_what_it_has_watched(
 @pytest.mark.slow
 def test_while_the_api_server_is_away_nobody_ends(api: FakeApi, logs: Logs) -> None:
     api.create(NAMESPACE)
+    api.create(deployment("onyx", "onyx-operator"))
     lease = {"LEASE_NAME": "onyx-operator", "LEASE_NAMESPACE": "onyx", "LEASE_DURATION_S": "0.2"}
     with Operator(api, logs.connect, settings(**lease, LEASE_HOLDER="a")) as operator:
         found = api.wait_for("leases", "onyx-operator", lambda each: each is not None, "onyx")

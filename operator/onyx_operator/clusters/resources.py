@@ -24,7 +24,7 @@ from onyx_operator.clusters.environment import (
 from onyx_operator.clusters.pods import account_name, pod_template
 from onyx_operator.clusters.pool import Pool, digest_of
 from onyx_operator.entrances import TRANSPORT_PORT
-from onyx_operator.kube import CONFIG_MAPS, SECRETS, Resource
+from onyx_operator.kube import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
 
 STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets")
 SERVICES = Resource("v1", "Service", "services")
@@ -32,7 +32,6 @@ ACCOUNTS = Resource("v1", "ServiceAccount", "serviceaccounts")
 BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 POLICIES = Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 BINDINGS = Resource("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
-DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments")
 WORKER_KINDS = (ACCOUNTS, SERVICES, POLICIES, BUDGETS, STATEFUL_SETS)
 SPARK_KINDS = (BINDINGS, CONFIG_MAPS, DEPLOYMENTS)
 """What the operator sees only where it may run Spark servers."""
