@@ -37,6 +37,19 @@ def nodes(definitions: None) -> None:
         pytest.skip("this cluster has no node (see `python -m tests.cluster status`)")
 
 
+_LEAVING: list[str] = []
+"""Namespaces that end while other tests run."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _none_stays() -> Iterator[None]:
+    """In the end all namespaces are gone."""
+    yield
+    for each in _LEAVING:
+        command = [tool("kubectl"), "wait", each, "--for=delete", f"--timeout={WAIT_S:.0f}s"]
+        run(command, timeout_s=2 * WAIT_S)
+
+
 @contextlib.contextmanager
 def _namespace() -> Iterator[Kube]:
     """A namespace under the restricted Pod Security standard, deleted in the end."""
@@ -47,7 +60,8 @@ def _namespace() -> Iterator[Kube]:
         kube.kubectl("label", "namespace", kube.namespace, label)
         yield kube
     finally:
-        kube.kubectl("delete", "namespace", kube.namespace, timeout_s=WAIT_S)
+        kube.kubectl("delete", "namespace", kube.namespace, "--wait=false")
+        _LEAVING.append(f"namespace/{kube.namespace}")
 
 
 @pytest.fixture
@@ -82,9 +96,7 @@ def installed(
                 raise
             yield release
         finally:
-            _remove_jobs(kube)
-            with contextlib.suppress(CommandError):
-                kube.helm("uninstall", "onyx", "--wait")
+            release.remove()
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.kube import WAIT_S, Kube, image, until
+from tests.e2e.kube import WAIT_S, CommandError, Kube, image, until
 
 NAME = "onyx"
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,16 @@ class Release:
             and status.get("replicas") == status.get("readyReplicas") == workers
             and "True" in [each["status"] for each in conditions(cluster, "Ready")]
         )
+
+    def remove(self) -> None:
+        """Delete the jobs, which nothing holds, and what the chart has made. Its pods end while
+        other tests run."""
+        for removing in (
+            lambda: self.kube.kubectl("delete", "oj", "--all", "--timeout=60s"),
+            lambda: self.kube.helm("uninstall", NAME),
+        ):
+            with contextlib.suppress(CommandError):
+                removing()
 
     # --- parts -----------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ def test_an_upgrade_may_keep_the_values_of_an_older_chart(
     release.await_ready()
     spec = kube.get("statefulset", "onyx-zookeeper")["spec"]
     assert spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
-    kube.helm("uninstall", "onyx", "--wait")
+    release.remove()
 
 
 def waiting(release: Release) -> list[int]:

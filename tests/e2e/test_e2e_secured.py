@@ -3,12 +3,11 @@ one's own, definitions that are upgraded. The chart, the images and Kubernetes h
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 import pytest
 import trustme
-from tests.e2e.kube import CommandError, Kube
+from tests.e2e.kube import Kube
 from tests.e2e.release import Release
 
 VALUES = (
@@ -48,10 +47,7 @@ def secured(nodes: None, kube: Kube) -> Iterator[Release]:
         release.install(*VALUES)
         yield release
     finally:
-        with contextlib.suppress(CommandError):
-            kube.kubectl("delete", "oj", "--all", "--timeout=60s")
-        with contextlib.suppress(CommandError):
-            kube.helm("uninstall", "onyx", "--wait")
+        release.remove()
 
 
 def test_jobs_run_while_a_zookeeper_server_is_lost(secured: Release) -> None:

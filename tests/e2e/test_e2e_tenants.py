@@ -158,8 +158,7 @@ def shared(nodes: None, kube: Kube, team: Kube) -> Iterator[Release]:
         for each in (team, kube):
             with contextlib.suppress(CommandError):
                 each.kubectl("delete", "oj,oc", "--all", "--timeout=60s")
-        with contextlib.suppress(CommandError):
-            kube.helm("uninstall", "onyx", "--wait")
+        release.remove()
 
 
 def test_pods_of_tenants_have_the_account_of_their_own_tenancy(shared: Release, team: Kube) -> None:

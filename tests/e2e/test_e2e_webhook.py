@@ -4,7 +4,6 @@ without a restart."""
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -53,10 +52,7 @@ def guarded(certificate: Certificate, kube: Kube) -> Iterator[Release]:
         )
         yield release
     finally:
-        with contextlib.suppress(CommandError):
-            kube.kubectl("delete", "oj", "--all", "--timeout=60s")
-        with contextlib.suppress(CommandError):
-            kube.helm("uninstall", "onyx", "--wait")
+        release.remove()
 
 
 def refusal(kube: Kube, body: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@ all goes on when it is back. Seconds are printed."""
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 
@@ -40,10 +39,7 @@ def release(nodes: None, kube: Kube, request: pytest.FixtureRequest) -> Iterator
     found = Release(kube)
     found.install(*request.param)
     yield found
-    with contextlib.suppress(CommandError):
-        kube.kubectl("delete", "oj", "--all", "--timeout=60s")
-    with contextlib.suppress(CommandError):
-        kube.helm("uninstall", "onyx", "--wait")
+    found.remove()
 
 
 @pytest.mark.parametrize("release", [("--set", "zookeeper.replicas=3")], indirect=True, ids=["3"])
