@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from release.images import BY_VARIABLE
@@ -15,6 +16,7 @@ from tests.cluster.binaries import program
 
 T = TypeVar("T")
 
+TOOLS = Path(__file__).parent / "tools"
 COMMAND_TIMEOUT_S = 120.0
 WAIT_S = 240.0
 """Longest wait for what a cluster does in seconds when it has the machine for itself."""
@@ -101,6 +103,10 @@ class Kube:
     def python(self, pod: str, program: str, *arguments: str) -> str:
         """Run Python in a worker's container; its output."""
         return self.kubectl("exec", pod, "--", "python", "-c", program, *arguments)
+
+    def tool(self, pod: str, name: str, *arguments: str) -> str:
+        """Run a program of `tools` in a worker's container; its output."""
+        return self.python(pod, (TOOLS / f"{name}.py").read_text("utf-8"), *arguments)
 
     def wait(self, thing: str, condition: str, timeout_s: float = WAIT_S) -> None:
         """`kubectl wait`, for a thing that exists."""

@@ -6,13 +6,12 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tests.e2e.kube import Kube, until
+from tests.e2e.kube import TOOLS, Kube, until
 from tests.support.jobs.histories import Operation, Outcome
 
-PROGRAM = Path(__file__).parent / "tools" / "load.py"
+PROGRAM = TOOLS / "load.py"
 POD = "load"
 TAKEN = 200
 CLIENTS = 4

@@ -31,24 +31,6 @@ WITH_SPARK = (
 """Arguments for workers that have a JVM beside them."""
 PARTITIONS = 2
 ENDLESS = 10_000_000
-_READ = f"""
-import json, pathlib, sys
-rows = [json.loads(line) for path in pathlib.Path(sys.argv[1]).rglob("*.jsonl")
-        for line in path.open() if line.strip()]
-assert all(row["square"] == row["n"] ** 2 for row in rows)
-found = {{row["n"] for row in rows}}
-ends = [max((n for n in found if n % {PARTITIONS} == each), default=-1)
-        for each in range({PARTITIONS})]
-whole = {{n for each, end in enumerate(ends) for n in range(each, end + 1, {PARTITIONS})}}
-print(len(rows), len(found), len(whole - found))
-"""
-
-
-_ROWS = """
-import pathlib, sys
-for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.jsonl")):
-    print(path.read_text(), end="")
-"""
 
 
 @dataclass(frozen=True)
@@ -174,7 +156,7 @@ class Release:
 
     def rows(self, folder: str) -> list[dict[str, Any]]:
         """The rows of all JSON Lines in a folder of the shared volume."""
-        lines = self.kube.python(self.worker(), _ROWS, f"/data/{folder}").splitlines()
+        lines = self.kube.tool(self.worker(), "rows", f"/data/{folder}").splitlines()
         return [json.loads(line) for line in lines if line]
 
     def prepare_flights(self) -> None:
@@ -216,7 +198,8 @@ class Squares:
     def written(self) -> Written:
         """What is in the output now; it becomes visible in parts."""
         pod, path = self._release.worker(), f"/data/squares/{self.name}"
-        return Written(*map(int, self._release.kube.python(pod, _READ, path).split()))
+        found = self._release.kube.tool(pod, "squares_written", path, str(PARTITIONS))
+        return Written(*map(int, found.split()))
 
     def await_some(self) -> None:
         """Wait until the job has written something, and so is in the midst of its work."""

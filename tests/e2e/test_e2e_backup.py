@@ -20,11 +20,6 @@ VALUES = (
 """On the volume of the workers, which is not the one that is lost; by hand, which needs no hour."""
 CRON_JOB = "onyx-backup"
 SEGMENTS = 16_000
-_ROWS = """
-import pathlib, sys
-for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.jsonl")):
-    print(path.read_text(), end="")
-"""
 
 
 def test_windows_and_keyed_state_are_exact_when_zookeepers_volume_was_lost(
@@ -48,8 +43,7 @@ def test_windows_and_keyed_state_are_exact_when_zookeepers_volume_was_lost(
 
     job.assert_exact()
     assert kube.get("oj", "restored")["status"]["jobId"] == id
-    lines = kube.python(release.worker(), _ROWS, "/data/windowed/counts").splitlines()
-    rows = Counter((row["group"], row["count"]) for row in map(json.loads, lines))
+    rows = Counter((row["group"], row["count"]) for row in release.rows("windowed/counts"))
     assert rows == Counter(
         (group, count + 1) for group in range(GROUPS) for count in range(SEGMENTS // GROUPS)
     )

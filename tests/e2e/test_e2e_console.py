@@ -10,17 +10,6 @@ from tests.e2e.kube import until
 from tests.e2e.release import Release
 
 VALUES = ("--set", "console.enabled=true")
-_PAGE = """
-import sys, urllib.error, urllib.request
-address, token = sys.argv[1:]
-headers = {"Authorization": f"Bearer {token}"} if token else {}
-try:
-    answer = urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=10)
-except urllib.error.HTTPError as error:
-    answer = error
-print(answer.status)
-print(answer.read().decode())
-"""
 
 
 def test_the_status_of_a_job_says_how_far_it_is_behind(release: Release) -> None:
@@ -59,4 +48,4 @@ def _with_rates(page: str) -> str | None:
 def _page(release: Release, path: str, token: str) -> str:
     """Status and text of a page, asked for in the pod of a worker."""
     address = f"http://onyx-console.{release.kube.namespace}.svc{path}"
-    return release.kube.python(release.worker(), _PAGE, address, token)
+    return release.kube.tool(release.worker(), "page", address, token)

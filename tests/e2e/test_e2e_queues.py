@@ -25,21 +25,6 @@ with open("{PROGRAM}", "wb") as program:
     program.write(base64.b64decode(sys.stdin.buffer.read()))
 os.chmod("{PROGRAM}", 0o755)
 """
-_SEND = f"""
-import asyncio, json, sys
-import nats
-
-async def send(first, many):
-    client = await nats.connect("{QUEUE}:{PORT}")
-    stream = client.jetstream()
-    await stream.add_stream(name="NUMBERS", subjects=["numbers"])
-    for n in range(first, first + many):
-        id = {{"Nats-Msg-Id": str(n)}}
-        await stream.publish("numbers", json.dumps({{"n": n}}).encode(), headers=id)
-    await client.close()
-
-asyncio.run(send(*map(int, sys.argv[1:])))
-"""
 
 
 def test_each_message_is_there_once_though_a_worker_and_the_queue_are_lost(
@@ -99,9 +84,12 @@ def serve(kube: Kube) -> None:
 def send(release: Release, time: int) -> None:
     """Send the numbers of that time, by a program in a worker's pod. What was sent already when it
     is begun anew is known to the queue."""
-    sent = (str(time * MESSAGES), str(MESSAGES))
+    sent = (f"{QUEUE}:{PORT}", str(time * MESSAGES), str(MESSAGES))
     # The name of a Service leads to a new pod a moment after that is ready.
-    until(lambda: not release.kube.python(release.worker(), _SEND, *sent), "the numbers are sent")
+    until(
+        lambda: not release.kube.tool(release.worker(), "send_numbers", *sent),
+        "the numbers are sent",
+    )
 
 
 def numbers(release: Release) -> Counter[int]:

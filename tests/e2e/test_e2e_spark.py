@@ -52,18 +52,6 @@ except Exception as error:
     print(error)
 """
 _METRICS = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
-_AGREE = """
-import collections, json, pathlib, sys
-def rows(path):
-    for each in pathlib.Path(path).rglob("*.jsonl"):
-        yield from (json.loads(line) for line in each.open() if line.strip())
-sums = collections.Counter()
-for row in rows(sys.argv[1]):
-    sums[row["group"], row["n"] // 100 * 100] += row["square"]
-found = [((row["group"], row["from"]), row["total"]) for row in rows(sys.argv[2])]
-fired = sorted(found) == sorted(sums.items())
-print("they agree" if fired else [sorted(found)[-20:], sorted(sums.items())[-20:]])
-"""
 _COUNTED = """
 import collections, json, pathlib
 rows = [json.loads(line) for path in pathlib.Path("/data/counted/engines").rglob("*.jsonl")
@@ -201,7 +189,7 @@ def stop_and_assert_each_written_once(release: Release, squares: Squares) -> int
     found = squares.written()
     assert found.rows == found.distinct, "each segment is written once"
     paths = (f"/data/squares/{squares.name}", f"/data/windowed/{squares.name}")
-    assert release.kube.python(release.worker(), _AGREE, *paths).strip() == "they agree"
+    assert release.kube.tool(release.worker(), "sums_agree", *paths).strip() == "they agree"
     return found.rows
 
 

@@ -29,23 +29,6 @@ from onyx.settings import ZooKeeperSettings
 __all__ = ["no_cluster_roles", "team"]
 SEGMENTS = 200
 DRAWN_BY_OTHERS = {"zookeeper": {"authSecret": "given"}}
-_LOOK = """
-import os, pathlib, sys
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
-user = os.environ["ONYX_ZOOKEEPER_AUTH_USER"]
-password = pathlib.Path(os.environ["ONYX_ZOOKEEPER_AUTH_PASSWORD_FILE"]).read_text()
-shown = [("digest", f"{user}:{password}")]
-client = KazooClient(os.environ["ONYX_ZOOKEEPER_ADDRESS"], auth_data=shown)
-client.start()
-for node in sys.argv[1:]:
-    try:
-        client.get_children(node)
-        print("open")
-    except NoAuthError:
-        print("closed")
-client.stop()
-"""
 
 
 def cluster(name: str = "onyx", **spec: Any) -> dict[str, Any]:
@@ -182,7 +165,10 @@ def test_pods_of_tenants_have_the_account_of_their_own_tenancy(shared: Release, 
         until(lambda tenant=tenant: tenant.phase("numbers") == "Completed", "it completes")
     for own, other in permutations(tenants):
         nodes = [f"/onyx/{each}.onyx" for each in (own, other)]
-        assert tenants[own].python("onyx-worker-0", _LOOK, *nodes).split() == ["open", "closed"]
+        assert tenants[own].tool("onyx-worker-0", "open_nodes", *nodes).split() == [
+            "open",
+            "closed",
+        ]
         tenants[own].apply(cluster("thief", replicas=1, tenancyId=f"{other}.onyx"))
         refused = lambda own=own: says(tenants[own], "thief", "False", "TenancyNotAllowed")  # noqa: E731
         until(refused, "the tenancy of another namespace is refused")
