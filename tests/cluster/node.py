@@ -139,7 +139,7 @@ def _start_kubelet(place: Place) -> None:
         "failSwapOn": False,
         "healthzBindAddress": NODE_IP,
         "healthzPort": KUBELET_HEALTH_PORT,
-        "localStorageCapacityIsolation": False,
+        "localStorageCapacityIsolation": True,
         "maxPods": PODS_MAX,
         "oomScoreAdj": 0,
         "resolvConf": str(STATE / "resolv.conf"),
