@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from onyx.journal.logs import Content, PartitionFolder
 from onyx.log import documents
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import canonical
-from onyx.replica.commands import KillJob
+from onyx.replica.commands import DrainJob, KillJob
 from onyx.settings import LogSettings, Settings, StateSettings
 from onyx.state.location import open_store
 from onyx.storage.interface import ListedFile
@@ -330,6 +331,24 @@ def test_state_that_is_elsewhere_is_no_backup_without_state(world):
     with pytest.raises(UserError, match="ONYX_STATE_URL"):
         world.backup()
     assert world.place.names() == []
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["before it began", "while it is made"])
+def test_a_job_that_has_completed_has_no_state_and_keeps_no_backup_from_being_made(world, at):
+    """A worker removes its state as soon as it has completed; what says where that was stays."""
+
+    def end() -> None:
+        world.log.append(DrainJob(job=ID))
+        shutil.rmtree(world.state)
+
+    client = meddled(world, "get_document", documents.location(ID), end)
+    if not at:
+        end()
+        client = world.client
+    found = world.place.read(name := world.backup(client))
+    replica = canonical.decode(world.place.blob(name, found.replica))
+    assert (replica.completed_jobs, [*found.jobs[0].files]) == ((ID,), [])
+    world.restored(name, empty_log())
 
 
 def listed(*names: str) -> list[ListedFile]:

@@ -13,6 +13,7 @@ from tests.support.servers.object_stores import ObjectStore
 from tests.unit.backup.test_backup_points import FILES, ID, JOB, World, empty_log
 
 from onyx.backup.savepoints import SavepointMaker
+from onyx.cli.commands.backup import backup, restore, savepoint
 from onyx.client.client import Client
 from onyx.errors import StateError, UserError
 from onyx.ids import JobId
@@ -97,6 +98,36 @@ def test_a_name_is_used_once_even_if_whoever_used_it_was_killed(world: Savepoint
         world.save()
     with pytest.raises(UserError, match="there is no savepoint"):
         begins(world)
+
+
+def test_its_path_may_end_with_a_slash_as_shells_complete_it(world: Savepoints) -> None:
+    world.save(to=f"{world.to}/")
+    assert Savepoint(f"{world.noon}/").manifest == Savepoint(world.noon).manifest
+    assert SavepointPlace(f"{world.to}//").path == str(world.to)
+
+
+def test_a_list_has_all_that_can_be_read_and_says_what_cannot(
+    world: Savepoints, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.save()
+    world.save(name="damaged")
+    (world.to / "damaged" / "manifest.json").write_bytes(b"")
+    savepoint(to=str(world.to), listed=True)
+    said = capsys.readouterr()
+    assert f"{world.noon}: job {ID}" in said.out
+    assert "damaged/manifest.json is damaged" in said.err
+    restore(str(world.to), listed=True)
+    assert f"there is none in {world.to}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "run", [lambda: savepoint(to="", job=ID), lambda: backup(to=""), lambda: restore("")]
+)
+def test_an_empty_place_is_not_the_folder_in_which_the_command_runs(
+    run: Callable[[], None],
+) -> None:
+    with pytest.raises(UserError, match="the place is empty"):
+        run()
 
 
 def test_a_killed_job_is_saved_as_it_was_left(world: Savepoints) -> None:

@@ -48,6 +48,7 @@ from onyx.model.plugins import keeps_parts, makes_one_result
 from onyx.model.workflow import loop_of, stateful_tasks
 from onyx.plugins.parts.folders import NotThere, parts_in, whose
 from onyx.plugins.protocol import Token
+from onyx.replica.jobs import is_collected
 from onyx.replica.state import NOTHING, JobRecord, Replica
 from onyx.settings import Settings
 from onyx.spark.driver.committed import committed
@@ -172,7 +173,8 @@ class JobCapture:
         if record.spec.digest:
             manifest = stored_job(self._log.get_chunk(record.spec.digest), job)
         found = self._documents(job)
-        listed = self._listed(job)
+        # Of a job that has completed, a worker removes the state, and nobody needs it.
+        listed = () if is_collected(replica, job) else self._listed(job)
         parts = [] if manifest is None else self._parts(job, manifest)
         coupled = listed and manifest is not None and _is_coupled(manifest)
         if coupled and _ends(listed) != _ends(self._listed(job)):

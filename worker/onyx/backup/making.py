@@ -15,11 +15,12 @@ from onyx import __version__
 from onyx.backup.capture import JobCapture, JobPoint, Moved, SeenJob, comparable
 from onyx.backup.place import BackupManifest, BackupPlace
 from onyx.client.client import Client
-from onyx.errors import Unavailable
+from onyx.errors import Unavailable, UserError
 from onyx.history.collection import named
 from onyx.ids import JobId
 from onyx.log.interface import LogReader
 from onyx.replica import canonical
+from onyx.replica.jobs import is_collected
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.storage.sealed_folders import FolderWriter, SavedFile
@@ -135,6 +136,10 @@ class JobPoints:
             return self._capture.copy(seen)
         except (Moved, KeyError):
             return None
+        except UserError:  # its state may have gone with its end
+            if is_collected(self._client.replica(), job):
+                return None
+            raise
 
     def _quiet(self, job: JobId, tries: int) -> SeenJob | None:
         """The job at a moment at which it is quiet. Raises KeyError: it is gone."""

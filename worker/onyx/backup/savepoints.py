@@ -118,12 +118,7 @@ class SavepointMaker:
 
     def _point(self, moments: JobPoints, job: JobId) -> tuple[Replica, JobPoint]:
         for _ in range(ROUNDS_MAX):
-            point = None
-            try:
-                point = moments.point(job)
-            except UserError:  # or its state went with its end
-                if not self._is_over(job):
-                    raise
+            point = moments.point(job)
             if self._is_over(job):
                 raise UserError(f"job {job} has completed: it has no state to save")
             replica = self._client.replica()

@@ -24,6 +24,12 @@ from onyx.replica.members import without
 from onyx.replica.state import NOTHING, Replica
 
 
+def is_collected(replica: Replica, job: JobId) -> bool:
+    """Whether nobody needs the state of a job any more, so that a worker removes it."""
+    record = replica.records.get(job)
+    return record is None or (job in replica.completed_jobs and not record.spec.followed)
+
+
 def is_known(replica: Replica, job: JobId) -> bool:
     """Whether the id is taken: the job runs, or it is remembered how it ended."""
     return job in replica.jobs or has_completed(replica, job) is not None

@@ -94,7 +94,7 @@ class Savepoint:
 
     def __init__(self, place: str) -> None:
         """`place`: of the savepoint itself, whose last part is its name."""
-        folder, _, self.name = place.rpartition("/")
+        folder, _, self.name = place.rstrip("/").rpartition("/")
         self._place = SavepointPlace(folder or "/")
         self.manifest = self._place.read(self.name)
 

@@ -55,7 +55,7 @@ class SealedFolders:
         hint = "name a folder that may be written, or s3://bucket/prefix"
         purpose = Purpose(f"{kind}s cannot be kept in", hint, PRIVATE, prunes=True)
         self.location = location_of(path, purpose)
-        self.path = path
+        self.path = path.rstrip("/") or "/"
         self._kind = kind
         self._format = format
         self._other = f"take another {kind}"
@@ -112,8 +112,8 @@ class SealedFolders:
         """
         if self.location.list(f"{name}/"):
             raise UserError(
-                f"{self.path} has a {self._kind} {name} already, or what is left of one whose "
-                "process was killed: give another name"
+                f"{self.path} has a {self._kind} {name} already, or what is left of one that "
+                "was not finished: give another name, or remove that folder"
             )
         return FolderWriter(self.location, name, self._kind, self._format, before, known)
 

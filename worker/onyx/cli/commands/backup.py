@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from msgspec import Meta
 
@@ -19,10 +20,13 @@ from onyx.base.seams import SystemClock
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import JsonOption, LogPlace
 from onyx.client.connection import connect
-from onyx.errors import UserError
+from onyx.errors import StateError, UserError
 from onyx.log.opening import open_log
+from onyx.settings import Settings
 from onyx.state.savepoint import SavepointManifest, SavepointPlace
 from onyx.storage.opening import absolute
+
+M = TypeVar("M")
 
 
 def backup(
@@ -42,7 +46,7 @@ def backup(
     an empty log with a backup.
     """
     found = place.settings()
-    backups = BackupPlace(absolute(to, found.data_dir))
+    backups = BackupPlace(_place(to, found))
     with connect(found) as client:
         maker = BackupMaker(client, found, backups, _say, SystemClock().wall_ms)
         name, manifest = maker.make()
@@ -72,10 +76,10 @@ def restore(
     a backup that is not whole. Nothing is changed by either.
     """
     found = place.settings()
-    backups = BackupPlace(absolute(source, found.data_dir))
+    backups = BackupPlace(_place(source, found))
     if listed:
-        for each in backups.names():
-            print(f"{each}: {_told(backups.read(each))}")
+        for each, manifest in _readable(backups.names(), backups.read, backups.path):
+            print(f"{each}: {_told(manifest)}")
         return
     wanted = name or backups.newest()
     with closing(open_log(found)) as log:
@@ -107,10 +111,9 @@ def savepoint(
     workers. With --list it needs no cluster; of one job, if one is given by its id.
     """
     found = place.settings()
-    savepoints = SavepointPlace(absolute(to, found.data_dir))
+    savepoints = SavepointPlace(_place(to, found))
     if listed:
-        for each in savepoints.names():
-            saved = savepoints.read(each)
+        for each, saved in _readable(savepoints.names(), savepoints.read, savepoints.path):
             if job in (None, saved.job, saved.spec.name):
                 print(_of_savepoint(savepoints, each, saved, as_json))
         return
@@ -119,9 +122,29 @@ def savepoint(
     clock = SystemClock()
     with connect(found) as client:
         id = client.named(job)
-        wanted = name or f"{id}-{time_name(clock.wall_ms())}"
+        wanted = f"{id}-{time_name(clock.wall_ms())}" if name is None else name
         made = SavepointMaker(client, found, savepoints, _say, clock.wall_ms).make(id, wanted)
     print(_of_savepoint(savepoints, wanted, made, as_json))
+
+
+def _place(text: str, settings: Settings) -> str:
+    """The place as it is opened. Raises UserError: none is given."""
+    if not text:
+        raise UserError("the place is empty: name a folder, or s3://bucket/prefix")
+    return absolute(text, settings.data_dir)
+
+
+def _readable(
+    names: Sequence[str], read: Callable[[str], M], where: str
+) -> Iterator[tuple[str, M]]:
+    """What is there, with its name; one that is damaged hides no other one."""
+    if not names:
+        _say(f"there is none in {where}")
+    for name in names:
+        try:
+            yield name, read(name)
+        except (StateError, UserError) as error:
+            _say(str(error))
 
 
 def _of_savepoint(place: SavepointPlace, name: str, saved: SavepointManifest, as_json: bool) -> str:
