@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.jobs.yaml_jobs import manifest
 from tests.support.servers.object_stores import ObjectStore
 from tests.unit.backup.test_backup_points import FILES, ID, JOB, World, empty_log
 
@@ -215,6 +216,14 @@ def test_what_does_not_fit_is_refused_by_key(world: Savepoints) -> None:
 
     (problem,) = begins(world, wider)
     assert problem.startswith("spec.upgrade.windows.w: needs an answer: aggregation was")
+
+
+def test_a_job_that_would_take_over_nothing_has_the_wrong_savepoint(world: Savepoints) -> None:
+    world.save()
+    entries = ["- {name: lines, plugin: sequence}", "- {name: away, plugin: blackhole}"]
+    other = manifest("\n".join(["workflow: [[lines, away]]", "catalog:", *entries]))
+    (problem,) = begins(world, lambda job: replace(parse_mapping(other), upgrade=job.upgrade))
+    assert problem.startswith("spec.upgrade.savepoint: the job takes over nothing of the saved one")
 
 
 def test_a_job_on_spark_begins_only_where_nothing_was_in_flight_on_peers(world: Savepoints) -> None:

@@ -138,6 +138,11 @@ class _Planning:
         for task in windowed(self._new):
             self._task(task)
         self._gone()
+        carried = any(step.fate == "carried over" for step in self._steps)
+        if self._upgrade.savepoint is not None and not carried and not self._problems:
+            what = "the job takes over nothing of the saved one"
+            hint = "give its tasks the names that they have there, or use another savepoint"
+            self._problems.append(Problem("spec.upgrade.savepoint", what, hint))
         return UpgradePlan(tuple(self._steps), tuple(self._problems))
 
     def _engines(self) -> None:
