@@ -72,6 +72,7 @@ def main() -> int:
             if options.page:
                 for text in page.update(options.page, name, found, run):
                     print(f"{name} has not measured: {text}", file=sys.stderr)
+                page.draw(options.page, name, documents[name])
         except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
             print(error, file=sys.stderr)
             failed.append(name)

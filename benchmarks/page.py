@@ -19,11 +19,14 @@ from typing import Any
 
 import psutil
 from benchmarks.checkout import ROOT
-from benchmarks.figures import TOO_NOISY, Size, plain
+from benchmarks.figures import TOO_NOISY, Repeats, Size, plain
+from benchmarks.plot import write_bars
 from benchmarks.programs import PROGRAMS
 from benchmarks.quoted import QUOTED, Quoted
 
 PAGE = ROOT / "docs" / "figures.md"
+PICTURES = {"nexmark": ("nexmark.svg", "Nexmark: thousand events a second a core")}
+"""By program, the file beside the page in `pictures/`, and its title."""
 NOT_MEASURED = "not measured"
 HEAD = """# Figures
 
@@ -100,7 +103,8 @@ def taken(program: str, rows: Sequence[Mapping[str, Any]], run: Run) -> Page:
         for row in rows:
             if fnmatchcase(row["name"], each.figure):
                 _same_goal(each, row, program)
-                found[program, each.text] = Found(_measured(row), run)
+                note = f"; {row['note']}" if each.with_note and row["note"] else ""
+                found[program, each.text] = Found(_measured(row) + note, run)
                 break
     return found
 
@@ -136,6 +140,9 @@ def render(page: Page) -> str:
     lines += [_row(str(number), *astuple(run)) for run, number in numbers.items()]
     for program, quoted in QUOTED.items():
         lines += ["", f"## `{PROGRAMS[program].command}`", ""]
+        if program in PICTURES:
+            name, title = PICTURES[program]
+            lines += [f"![{title}](pictures/{name})", ""]
         lines += [_row("figure", "unit", "goal", "measured", "run"), _row(*["---"] * 5)]
         for each in quoted:
             found = page.get((program, each.text))
@@ -180,6 +187,23 @@ def _rows_of(text: str) -> Iterator[tuple[str, list[str]]]:
             cells = line.removeprefix("| ").removesuffix(" |").split(" | ")
             if cells[0] not in ("run", "figure", "---"):
                 yield heading, cells
+
+
+def draw(path: Path, program: str, document: Mapping[str, Any]) -> None:
+    """Draw what each contender of a program reaches, for a page that shows it."""
+    if program not in PICTURES:
+        return
+    name, title = PICTURES[program]
+    groups = {}
+    for label, of in document["details"].items():
+        cpu = {
+            each["name"]: Repeats(tuple(each["cpu_s_per_million"]))
+            for each in of["results"]
+            if "cpu_s_per_million" in each
+        }
+        groups[label] = {each: 1e3 / its.typical for each, its in cpu.items() if not its.too_noisy}
+    (path.parent / "pictures").mkdir(exist_ok=True)
+    write_bars(path.parent / "pictures" / name, title, groups)
 
 
 def update(path: Path, program: str, rows: Sequence[Mapping[str, Any]], run: Run) -> list[str]:

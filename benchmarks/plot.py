@@ -1,13 +1,18 @@
-"""Curves over one axis as an SVG file, without a library for it: small enough to read in a diff."""
+"""Curves over one axis, and bars, as SVG files, without a library for it: small enough to read in a
+diff."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from math import ceil, floor, log10
 from pathlib import Path
 
 WIDTH, HEIGHT, LEFT, TOP = 760, 130, 90, 30
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
+
+
+BAR = 9
 
 
 def write_svg(
@@ -51,3 +56,44 @@ def _panel(
         f'<text x="{LEFT + 6}" y="{top - 4}" fill="{colour}">{escape(name)}</text>',
         f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>',
     ]
+
+
+def write_bars(path: Path, title: str, groups: Mapping[str, Mapping[str, float]]) -> None:
+    """The bars of each group side by side, on a scale of powers of ten; values are above zero."""
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    every = [value for group in groups.values() for value in group.values()]
+    least, most = (
+        floor(log10(min(every))),
+        max(ceil(log10(max(every))), floor(log10(min(every))) + 1),
+    )
+    step = BAR * (len(names) + 1)
+    top, tall = 3 * TOP, 2 * HEIGHT
+    width, bottom = LEFT + step * len(groups) + 20, top + tall
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{bottom + 30}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{bottom + 30}" fill="white"/>',
+        f'<text x="{LEFT}" y="20" font-size="15">{escape(title)}</text>',
+    ]
+    for power in range(least, most + 1):
+        y = bottom - (power - least) / (most - least) * tall
+        parts.append(f'<path d="M{LEFT} {y:.1f}H{width - 20}" stroke="#ddd"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10**power:,}</text>')
+    for number, name in enumerate(names):
+        x, colour = LEFT + number * 100, COLOURS[number % len(COLOURS)]
+        parts.append(f'<rect x="{x}" y="{top - 42}" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 14}" y="{top - 32}">{escape(name)}</text>')
+    for place, (label, group) in enumerate(groups.items()):
+        left = LEFT + place * step + BAR / 2
+        middle = left + BAR * len(names) / 2
+        parts.append(
+            f'<text x="{middle:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(label)}</text>'
+        )
+        for number, name in enumerate(names):
+            if name in group:
+                high = (log10(group[name]) - least) / (most - least) * tall
+                corner = f'x="{left + number * BAR:.1f}" y="{bottom - high:.1f}"'
+                size = f'width="{BAR - 1}" height="{high:.1f}"'
+                colour = COLOURS[number % len(COLOURS)]
+                parts.append(f'<rect {corner} {size} fill="{colour}"/>')
+    path.write_text("\n".join([*parts, "</svg>"]) + "\n")

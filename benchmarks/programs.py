@@ -67,7 +67,8 @@ PROGRAMS = {
     ),
     "workload_c-columns": Program("workload_c --format columns", "the same in columns"),
     "nexmark": Program(
-        "nexmark", "ten queries against Bytewax, Pathway, Spark, Polars and DuckDB", slow=SEVERAL
+        "nexmark", "eleven queries against Bytewax, Pathway, Spark, Polars and DuckDB",
+        figures=["q6: events a second a core, columns"], slow=SEVERAL,
     ),
     "spark_jobs": Program(
         "spark_jobs", "sums in windows as a whole job on Spark, and by hand", slow=SPARK

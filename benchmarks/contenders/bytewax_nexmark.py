@@ -250,3 +250,17 @@ def q8() -> Dataflow:
 
     op.output("write", op.filter_map("rows", joined.down, row), Sink("person"))
     return flow
+
+
+def q13() -> Dataflow:
+    flow = Dataflow("q13")
+    table = pq.read_table(FOLDER / "side-input.parquet").to_pylist()
+    values = {row["key"]: row["value"] for row in table}
+
+    def joined(bid: dict[str, Any]) -> dict[str, Any] | None:
+        key = bid["auction"] % 10_000
+        return {**bid, "key": key, "value": values[key]} if key in values else None
+
+    bids = op.input("bids", flow, Events("bids"))
+    op.output("write", op.filter_map("join", bids, joined), Sink("price"))
+    return flow

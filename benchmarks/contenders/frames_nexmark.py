@@ -45,6 +45,9 @@ def polars_query(query: str, column: str, folder: str) -> Any:
     elif query == "q7":
         highest = bids.group_by(start.alias("start")).agg(pl.col("price").max())
         found = bids.with_columns(start=start).join(highest, on=["start", "price"])
+    elif query == "q13":
+        table = pl.scan_parquet(f"{folder}/side-input.parquet")
+        found = bids.with_columns(key=pl.col("auction") % 10_000).join(table, on="key")
     else:
         persons = pl.scan_parquet(f"{folder}/persons-*.parquet")
         auctions = pl.scan_parquet(f"{folder}/auctions-*.parquet")
@@ -118,6 +121,7 @@ SQL = {
         on seller = persons.id and persons.date_time // 10000 = auctions.date_time // 10000
     """,
     "q9": WINNERS,
+    "q13": "select * from bids join side on key = auction % 10000",
 }
 
 
@@ -128,6 +132,8 @@ def duckdb_query(query: str, column: str, folder: str) -> Any:
         for kind in ("persons", "auctions", "bids"):
             files = f"read_parquet('{folder}/{kind}-*.parquet')"
             database.execute(f"create view {kind} as select * from {files}")
+        table = f"read_parquet('{folder}/side-input.parquet')"
+        database.execute(f"create view side as select * from {table}")
         return database.execute(
             f"select count(*), coalesce(sum({column}), 0) from ({SQL[query]})"
         ).fetchone()

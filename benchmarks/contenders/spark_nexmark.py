@@ -53,6 +53,7 @@ SQL = {
         where place <= 10 group by seller
     """,
     "q9": WINNERS,
+    "q13": "select bids.*, value from bids join side on key = auction % 10000",
     "q8": """
         select id as person, name, persons.date_time div 10000 as start from persons
         left semi join auctions
@@ -65,6 +66,7 @@ def main(query: str, column: str, folder: str, scratch: str) -> None:
     session = session_of(scratch)
     for kind in ("persons", "auctions", "bids"):
         session.read.parquet(f"{folder}/{kind}-*.parquet").createOrReplaceTempView(kind)
+    session.read.parquet(f"{folder}/side-input.parquet").createOrReplaceTempView("side")
     answer(session, query, column)
     before = tree_cpu_s()
     found = answer(session, query, column)

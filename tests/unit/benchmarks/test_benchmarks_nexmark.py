@@ -53,7 +53,7 @@ def test_a_job_reads_the_data_and_ends_in_the_tally(
         pattern = Path(str(entry.options["path"]))
         assert len(list(pattern.parent.glob(pattern.name))) == 2
         assert entry.batch_format == ("arrow" if columns else "dicts")
-    write = job.catalog[-1]
+    write = next(entry for entry in job.catalog if entry.type == "output")
     assert (write.plugin, write.batch_format) == ("function", "arrow" if columns else "dicts")
     module, _, name = str(write.options["fn"]).partition(":")
     assert callable(getattr(importlib.import_module(module), name))
