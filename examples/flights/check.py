@@ -148,7 +148,12 @@ def check_delays(folder, flights):
     if not paths:
         return Outcome("delays", 0, 0, 0, len(expected), [f"no result in {folder}"])
     result = pd.concat([pd.read_parquet(path) for path in paths])
-    actual = result.set_index(["carrier", "origin", "month"])
+    return check_groups("delays", len(paths), result, expected)
+
+
+def check_groups(name, files, result, expected):
+    """`expected` has one row a group, by the keys that tell one from another."""
+    actual = result.set_index(list(expected.index.names))
     faults = listed("missing groups", expected.index.difference(actual.index))
     faults += listed("groups not expected", actual.index.difference(expected.index))
     if not faults:
@@ -156,7 +161,7 @@ def check_delays(folder, flights):
     distinct = int((~actual.index.duplicated()).sum())
     if distinct != len(result):
         faults.append("a group appears twice")
-    return Outcome("delays", len(paths), len(result), distinct, len(expected), faults)
+    return Outcome(name, files, len(result), distinct, len(expected), faults)
 
 
 def show(outcomes, out, what="counts"):

@@ -25,11 +25,13 @@ JVM = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 COMMAND = ["-m", "onyx.cli", "run", "--keep", LOG]
 RUN = [*COMMAND, "--processes", str(PROCESSES)]
 RUN_TOGETHER = [*COMMAND, "--processes", "1"]
-"""One process, so one JVM for window and stage."""
+"""One process: it has the work of all tasks of a way, or one JVM for window and stage."""
 RUN_ON_SPARK = [*COMMAND, "--engine", "spark"]
 STEPS = (
     ("Preparing 336,776 flights", ["prepare.py"]),
-    ("Routing them", [*RUN, "job.yaml"]),
+    ("Ten years of them in columns", [*RUN_TOGETHER, "decade.yaml"]),
+    ("Checking against pandas", ["check_decade.py"]),
+    ("Routing those of one year", [*RUN, "job.yaml"]),
     ("Checking against pandas", ["check.py"]),
     ("Windows over them", [*RUN, "windows.yaml"]),
     ("Checking all windows against pandas", ["check_windows.py"]),

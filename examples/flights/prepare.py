@@ -1,4 +1,5 @@
-"""Write the input of the flights jobs: the real data, a CSV file an airport, and some bad records.
+"""Write the input of the flights jobs: the real data, a CSV file an airport, and some bad records;
+and the same flights ten times, as if of ten years, with types in one Parquet file.
 
     python examples/flights/prepare.py [FOLDER]
 
@@ -17,6 +18,9 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 from flights.tasks import MISSING
 from flights.windows import MINUTE_MS, event_time
 
@@ -25,8 +29,9 @@ DATA = HERE / "data"
 OUT = HERE / "out"
 COMPLETE = ".complete"
 """File in `data/`, written last, so that an interrupted run is not taken for a whole one."""
-ORDER = "as reported"
+ORDER = "as reported, and as those of ten years"
 """Of the records in the files: data in another order, of an older version, is written anew."""
+DECADE = range(2013, 2023)
 REPORTED_MINUTES_MAX = 12 * 60
 
 BAD = [
@@ -87,7 +92,20 @@ def prepare(data=DATA):
         writer = csv.DictWriter(odd, ["row", *first])
         writer.writeheader()
         writer.writerows(bad_records(first, row))
+    write_decade(data / "decade.parquet", sorted(data.glob("flights-*.csv")))
     return row
+
+
+def write_decade(path, airports):
+    """The flights of one year after the other."""
+    types = pa_csv.ConvertOptions(null_values=[MISSING], strings_can_be_null=True)
+    year = pa.concat_tables(pa_csv.read_csv(each, convert_options=types) for each in airports)
+    year = year.drop_columns(["row"])
+    place = year.schema.get_field_index("year")
+    with pq.ParquetWriter(path, year.schema) as writer:
+        for each in DECADE:
+            number = pa.array([each] * len(year), pa.int64())
+            writer.write_table(year.set_column(place, "year", number), row_group_size=65_536)
 
 
 def main(arguments):

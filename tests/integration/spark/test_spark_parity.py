@@ -71,9 +71,9 @@ def env(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEn
     def run(asked: StageRequest, timeout_s: float, watch: Watch) -> None:
         run_beside(spark, request, asked)
 
-    modules = ["baskets", "boxes", "flights.outliers", "flights.stages", "flights.tasks",
-               "flights.windows", "hello", "market", "nexmark.columns", "nexmark.dicts", "orders",
-               "visits", drawn.MODULE]  # fmt: skip
+    modules = ["baskets", "boxes", "flights.columns", "flights.outliers", "flights.stages",
+               "flights.tasks", "flights.windows", "hello", "market", "nexmark.columns",
+               "nexmark.dicts", "orders", "visits", drawn.MODULE]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch, with_test_env(PEERS, modules=modules) as env:
         patch.setattr(StageSpool.__init__, "__defaults__", (run,))
         yield env

@@ -105,4 +105,15 @@ def test_a_table_and_the_average_at_the_end_have_every_task() -> None:
     clock.advance(8.0)
     progress.sample({})
     assert [row.segments_per_s for row in progress.rows()] == [60.0, 30.0, 0.0]
-    assert [row.segments_per_s for row in progress.rows(average=True)] == [60.0, 30.0, 0.0]
+    assert [row.segments_per_s for row in progress.rows(average=True)] == [300.0, 150.0, 0.0]
+
+
+def test_neither_the_start_of_workers_nor_the_work_of_others_makes_a_task_slow() -> None:
+    clock = ManualClock()
+    looks = [(20.0, reading(0)), (1.0, reading(600)), (5.0, reading(600, work=300))]
+    seen = iter(totals for _, totals in looks)
+    progress = JobProgress(JOB, lambda: next(seen), clock.monotonic_s)
+    for seconds, _ in looks:
+        clock.advance(seconds)
+        progress.sample({})
+    assert [row.segments_per_s for row in progress.rows(average=True)] == [600.0, 50.0, 0.0]

@@ -148,6 +148,7 @@ def _watch(
             if loan is not None and loan.look(drawing.close):
                 continue  # somebody debugs: nothing is said meanwhile, and no time passes
             waited_s += SAMPLE_INTERVAL_S
+            progress.sample(watcher.completed)
             if ways_in and is_ready(latest[0], job, workers.peers):
                 print(ways_in, end="", file=sys.stderr, flush=True)
                 ways_in = ""
@@ -192,7 +193,6 @@ class LiveTable:
 
 def _show(title: str, watcher: Watcher, progress: JobProgress, drawing: LiveTable) -> None:
     """Show how far the job is, and what is new."""
-    progress.sample(watcher.completed)
     if drawing.is_there:
         drawing.draw(progress.table(", ".join(filter(None, (title, watcher.done)))))
     else:

@@ -5,7 +5,9 @@ a process did before it was killed is counted too. Metrics of a process end with
 
 A speed is that of the last seconds, and not since the last look: tasks count when a batch is done,
 so that between two looks there is often nothing. With batches that take longer than that it is the
-speed of the last half minute.
+speed of the last half minute. At the end it is that of the work: from the last look that saw none
+of any task to the last one that saw more of this task. The start of workers, and what others of the
+job do afterwards, are no speed of a task.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ SPEED_S = 10.0
 """The time of which a speed is, if anything was counted in it."""
 SPEED_MAX_S = 30.0
 """The time of which it is otherwise."""
+CLOCK_S = 1e-3
+"""The shortest time of which a speed is."""
 
 
 class TaskProgress(msgspec.Struct, frozen=True):
@@ -77,6 +81,8 @@ class JobProgress:
         self._totals: Totals = {}
         self._completed: Mapping[str, int] = {}
         self._samples: deque[tuple[float, Totals]] = deque([(self._started_s, {})])
+        self._grew_s: dict[str, float] = {}
+        """By task, when a look last saw more of it."""
 
     def sample(self, completed: Mapping[str, int]) -> None:
         """Read the totals.
@@ -88,8 +94,13 @@ class JobProgress:
         totals = dict(self._read())
         for task, count in self._completed.items():
             totals[task] = replace(totals.get(task, NOTHING), completed=count)
-        self._totals = totals
         now_s = self._clock()
+        for task in self._tasks:
+            if _worked(totals.get(task, NOTHING)) > _worked(self._of(task)):
+                self._grew_s[task] = now_s
+        if not self._grew_s:
+            self._started_s = now_s
+        self._totals = totals
         self._samples.append((now_s, self._totals))
         while self._samples[1][0] <= now_s - SPEED_MAX_S:
             self._samples.popleft()  # one that is as old stays
@@ -120,13 +131,12 @@ class JobProgress:
 
     def rows(self, average: bool = False) -> list[TaskProgress]:
         """The figures of each task, with its speed of the last seconds or of the whole time."""
-        elapsed_s = self._samples[-1][0] - self._started_s
         rows = []
         for task in self._tasks:
             its = self._of(task)
             speed = self._speed(task)
-            if average and elapsed_s > 0:
-                speed = _worked(self._samples[-1][1].get(task, NOTHING)) / elapsed_s
+            if average and task in self._grew_s:
+                speed = _worked(its) / max(self._grew_s[task] - self._started_s, CLOCK_S)
             rows.append(
                 TaskProgress(
                     task,
