@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from benchmarks.bench_windows import compiled
 from benchmarks.figures import Figure, Measured, Options, parser, run
+from tests.support.stream_joins import HeldStreams
 
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
@@ -32,7 +33,6 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.operators.keyed.store import KeyedStore
 from onyx.operators.stream_join.definition import stream_join
 from onyx.operators.stream_join.looking import look_at
-from onyx.operators.stream_join.operator import StreamJoinOperator
 from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.processes.worker_process import tune_collector
 from onyx.settings import StateSettings
@@ -96,7 +96,7 @@ class _Join:
         join = stream_join(job, "join", lambda name: len)
         assert join is not None
         self._join, self._columns = join, columns
-        self._held = StreamJoinOperator(join, Shards(shard_of), 10_000)
+        self._held = HeldStreams(join, Shards(shard_of), 10_000)
         self.restore, self.restored = self._held.restore, self._held.restored
         self.take_changes: Callable[[], Records] = self._held.take_changes
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.stream_joins import Plain, counted
+from tests.support.stream_joins import HeldStreams, Plain, counted
 
 from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import from_dicts
@@ -23,7 +23,6 @@ from onyx.keystate.records import Record
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.operators.stream_join.definition import StreamJoin, stream_join
 from onyx.operators.stream_join.looking import look_at
-from onyx.operators.stream_join.operator import StreamJoinOperator
 from onyx.operators.stream_join.results import gathered
 from onyx.operators.stream_join.spans import LEFT, RIGHT, Side
 from onyx.settings import StateSettings
@@ -126,7 +125,7 @@ class Peer:
     def start(self) -> None:
         keep = mapped(StateSettings()) if self.case.spilled else None
         shards = Shards(shard_of)
-        self.state = StreamJoinOperator(self.join, shards, self.case.page_max, keep, 4)
+        self.state = HeldStreams(self.join, shards, self.case.page_max, keep, 4)
         for shard in range(SHARDS):
             self.state.restore(shard, [])
             for records in self.log:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.examples import examples
+from tests.support.stream_joins import HeldStreams
 
 from onyx.client.states.kinds import JoinState
 from onyx.codec.values import decode_records, encode_records
@@ -24,7 +25,7 @@ from onyx.keystate.selection import EVERYTHING, Answer, Selection, merge, place_
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.operators.stream_join.definition import StreamJoin, stream_join
 from onyx.operators.stream_join.looking import look_at
-from onyx.operators.stream_join.operator import SIDES, StreamJoinOperator
+from onyx.operators.stream_join.operator import SIDES
 from onyx.operators.stream_join.spans import LEFT, RIGHT, US_A_MS, Side
 
 KEYS = (st.integers(-1, 2), st.text("ab", max_size=2), st.booleans())
@@ -89,10 +90,10 @@ def _no_function(name: str) -> Callable[..., Any]:
     raise AssertionError(name)
 
 
-def held(case: Case) -> StreamJoinOperator:
+def held(case: Case) -> HeldStreams:
     """A peer with all rows."""
     join = join_of(case)
-    state = StreamJoinOperator(join, Shards(lambda group: 0), page_max=10)
+    state = HeldStreams(join, Shards(lambda group: 0), page_max=10)
     for shard in range(SHARDS):
         state.restore(shard, [])
     state.restored()

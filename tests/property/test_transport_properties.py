@@ -30,7 +30,7 @@ from onyx.transport.frames.packets import (
 )
 from onyx.transport.hello import Ends, Stream, Surroundings
 from onyx.transport.inbox import Inboxes
-from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.transport.interface import Bounds, Channel, Control, ControlKind
 from onyx.transport.link import Link
 from onyx.transport.pieces import encoded_pieces
 
@@ -82,7 +82,7 @@ class World:
         self.near = Group("a", "b", self.clock)
         self.far = Group("b", "a", self.clock)
         self.inbox = self.far.inboxes.open(
-            (JOB, VERSION, TARGET), WINDOW, lambda: None, lambda: None
+            (JOB, VERSION, TARGET), Bounds(WINDOW, 1 << 26), lambda: None, lambda: None
         )
         self.sent: dict[str, list] = {"p1": [], "p2": []}
         self.taken: dict[str, list] = {"p1": [], "p2": []}

@@ -1,4 +1,5 @@
-"""A join of two streams by a plain nested loop, over rows none of which is late."""
+"""A join of two streams by a plain nested loop, over rows none of which is late; and the state of a
+real one without a task."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from onyx.operators.stream_join.operator import JoinedStreams
+from onyx.program.operator import BatchWork
+
 Row = Mapping[str, Any]
+
+
+class HeldStreams(JoinedStreams):
+    """Rows are added to it, and batches are not."""
+
+    def change(self, work: BatchWork) -> None:
+        raise AssertionError("it has no task")
 
 
 @dataclass(frozen=True, slots=True)

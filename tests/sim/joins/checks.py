@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from tests.sim.joins.story import number_of
 from tests.sim.windows.checks import Checks, difference, text_of
-from tests.support.stream_joins import counted
+from tests.support.stream_joins import HeldStreams, counted
 
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import as_dicts
@@ -23,7 +23,6 @@ from onyx.keystate.records import JoinRows, JoinSchema, Record, WatermarkReached
 from onyx.operators.stream_join.changelog import ChangelogReader
 from onyx.operators.stream_join.definition import StreamJoin
 from onyx.operators.stream_join.keyed_rows import segments_of
-from onyx.operators.stream_join.operator import StreamJoinOperator
 from onyx.operators.stream_join.spans import END, Side
 from onyx.state.recovery import RecoveredState
 from onyx.task.state.keeper import StateKeeper
@@ -43,7 +42,7 @@ class JoinChecks(Checks):
     def _check_held(self, task: Task, keeper: StateKeeper, recovered: RecoveredState) -> None:
         its, shards = task.runtime.program.operator, keeper.shards
         assert isinstance(its, StreamJoin), "it is a join"
-        again = StreamJoinOperator(its, Shards(shard_of), 1_000)
+        again = HeldStreams(its, Shards(shard_of), 1_000)
         for shard in shards:
             again.restore(shard, [])
             for records in recovered.shards[shard].records():

@@ -85,6 +85,10 @@ class TurnStore:
     def delete(self, name: str) -> None:
         return self._call(lambda: self._store.delete(name))
 
+    def delete_all(self, names: Iterable[str]) -> None:
+        for each in names:
+            self.delete(each)
+
     def _call(self, work: Callable[[], Any]) -> Any:
         self._actor.pause()
         fault, self._actor.fault = self._actor.fault, ""

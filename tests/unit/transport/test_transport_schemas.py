@@ -16,7 +16,7 @@ from onyx.transport.encoded import Encoded, encoded
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import Credit, FrameError, Item, Open, Schema
 from onyx.transport.inbox import Inboxes
-from onyx.transport.interface import FLUSH, Channel
+from onyx.transport.interface import FLUSH, Bounds, Channel
 from onyx.transport.receiving import Receiving
 from onyx.transport.sending import Sending, Urgency
 
@@ -76,7 +76,7 @@ class Receiver:
     def __init__(self) -> None:
         inboxes = Inboxes()
         key = (CHANNEL.job, CHANNEL.version, CHANNEL.target)
-        self.inbox = inboxes.open(key, 100, lambda: None, lambda: None)
+        self.inbox = inboxes.open(key, Bounds(100, 1 << 26), lambda: None, lambda: None)
         self.receiving = Receiving(threading.Lock(), inboxes, Counters(), lambda packet: None)
         self.receiving.agree(1)
 
