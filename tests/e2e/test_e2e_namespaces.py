@@ -31,6 +31,8 @@ NOTHING_DRAWN = {
     "zookeeper": {"account": False},
 }
 ROLES = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+OF = "of-namespace"
+"""Label of what is in no namespace: no other installation has the same."""
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def no_cluster_roles(kube: Kube) -> Iterator[None]:
     """What is in no namespace goes with none."""
     yield
     kinds = "clusterrole,clusterrolebinding"
-    kube.kubectl("delete", kinds, cluster_role(kube), "--ignore-not-found")
+    kube.kubectl("delete", kinds, "--selector", f"{OF}={kube.namespace}")
 
 
 def grant(home: Kube, values: dict[str, Any], *, only_in: str = "") -> None:
@@ -71,17 +73,14 @@ def grant(home: Kube, values: dict[str, Any], *, only_in: str = "") -> None:
         if namespace == NAMESPACE:  # of the release
             each["metadata"]["namespace"] = namespace = home.namespace
         if not namespace:
-            each["metadata"]["name"] = each.get("roleRef", {})["name"] = cluster_role(home)
+            for named in (each["metadata"], each.get("roleRef", {})):
+                named["name"] = f"{named.get('name')}-of-{home.namespace}"
+            each["metadata"]["labels"] = {OF: home.namespace}
         home.kubectl(
             *(("--namespace", namespace) if namespace else ()),
             *("apply", "--filename", "-"),
             given=json.dumps(each),
         )
-
-
-def cluster_role(home: Kube) -> str:
-    """A name that no other installation has."""
-    return f"operator-of-{home.namespace}"
 
 
 def credentials(home: Kube, folder: Path) -> Path:
