@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from tests.support.log.invariants import violations
@@ -13,6 +14,7 @@ from tests.support.patience import WAIT_S
 
 from onyx.errors import Unavailable
 from onyx.ids import GroupId, JobId, Position
+from onyx.log.tenancy import Usage
 from onyx.replica.command import Command, Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
@@ -146,3 +148,28 @@ def test_of_workers_that_all_died_at_once_no_job_has_peers(
     peers = sum(map(len, replica.run(JobId("j")).allocation.values()))
     assert peers == (6 if alive else 0)
     assert violations(replica) == []
+
+
+def test_a_log_that_takes_long_to_answer_is_lost_until_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follower, "ANSWER_TIMEOUT_S", 0.01)
+    answers, log = threading.Event(), MemoryLog()
+    monkeypatch.setattr(MemoryClientLog, "usage", lambda _: answers.wait(WAIT_S) and Usage(0, 0, 0))
+
+    async def troubles() -> list[str]:
+        turned, found = asyncio.Event(), list[str]()
+        listener = follower.Listener(lambda *_: None, lambda *_: None, turned.set)
+        following = follower.Follower(
+            Settings(), lambda _: log.client(), 2, listener, nobody, silent
+        )
+        async with asyncio.timeout(WAIT_S):
+            for _ in range(2):
+                await turned.wait()
+                turned.clear()
+                found.append(following.trouble.message if following.trouble else "")
+                answers.set()
+            await following.close()
+        return found
+
+    assert asyncio.run(troubles()) == ["no answer for 0.01 s", ""]

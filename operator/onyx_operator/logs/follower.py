@@ -34,8 +34,11 @@ Servers = Callable[[Settings], Awaitable[Sequence[str]]]
 """What the servers of a log say that do not serve, a line each."""
 T = TypeVar("T")
 
-CHECK_INTERVAL_S = 5.0
+CHECK_INTERVAL_S = 4.0
 """Period at which it is asked whether ZooKeeper still answers."""
+ANSWER_TIMEOUT_S = 4.0
+"""A log that has not answered by then is said to be lost. The question goes on for as long as a
+session may last, which may be longer than whoever looks on should wait for the reason."""
 REOPEN_S = 5.0
 """Wait before a log that could not be opened is tried again."""
 ARRIVAL_TIMEOUT_S = 20.0
@@ -190,7 +193,7 @@ class Follower:
         assert self._client is not None
         while not self._broken:
             try:
-                self.usage = await self._in_thread(self._client.log.usage)
+                self.usage = await self._answer(self._client.log.usage)
                 await self._in_thread(self._declare_dead)
                 self._set_trouble(None)
             except Unavailable as error:
@@ -199,6 +202,17 @@ class Follower:
                 async with asyncio.timeout(CHECK_INTERVAL_S):
                     await self._poke.wait()
             self._poke.clear()
+
+    async def _answer(self, question: Callable[[], T]) -> T:
+        """The answer of the log; while it takes long, what is wrong is said."""
+        asking = asyncio.ensure_future(self._in_thread(question))
+        try:
+            answered, _ = await asyncio.wait({asking}, timeout=ANSWER_TIMEOUT_S)
+            if not answered:
+                await self._unreachable(Unavailable(f"no answer for {ANSWER_TIMEOUT_S:g} s"))
+            return await asking
+        finally:
+            asking.cancel()
 
     def _open(self) -> None:
         """On a thread: connect, read all there is, and follow from there."""
