@@ -22,6 +22,7 @@ from tests.operator.harness import (
     chart_rights,
     chart_values,
     cluster,
+    deployment,
     installation,
     job,
     settings,
@@ -187,6 +188,7 @@ def prepare(api: FakeApi, values: dict[str, Any]) -> None:
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for each in outside(objects(values)):
         api.create(each, each["metadata"].get("namespace", ""))
+    api.create(deployment(NAMESPACE, "onyx-operator"))
     for name in ("onyx-authority", "onyx-tls"):
         labels = {"app.kubernetes.io/managed-by": "onyx-operator"}
         metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}

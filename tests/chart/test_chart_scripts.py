@@ -85,7 +85,7 @@ def is_running(job: Any) -> bool:
 def test_helm_test_fails_and_says_why_when_nobody_runs_the_job(
     api: FakeApi, job_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ran("test_job", job_file, 0.1) == 1
+    assert ran("test_job", job_file, 3.0) == 1
 
     reported = capsys.readouterr().out
     assert "not seen by the operator" in reported

@@ -304,6 +304,12 @@ def cluster(name: str = "onyx", namespace: str = "default", **spec: Any) -> dict
     }
 
 
+def deployment(namespace: str, name: str) -> dict[str, Any]:
+    """That of the operator, with which its Lease goes."""
+    metadata = {"namespace": namespace, "name": name}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+
+
 def job(
     name: str = "job", version: int = 1, namespace: str = "default", **spec: Any
 ) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from kubernetes.client import Configuration
 from tests.operator.declaring import phase
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
-from tests.operator.harness import Logs, Operator, cluster, job, settings
+from tests.operator.harness import Logs, Operator, cluster, deployment, job, settings
 from tests.operator.workers import Workers
 
 from onyx.errors import Unavailable
@@ -52,12 +52,6 @@ def looked(api: FakeApi, steps: Callable[[Callable[..., OperatorLease]], Awaitab
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "onyx"}}
 """Of the chart, which gives the right to a Lease there."""
-
-
-def deployment(namespace: str, name: str) -> dict[str, Any]:
-    """The one whose pods the operators are."""
-    metadata = {"namespace": namespace, "name": name}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
 
 
 def holder(found: Any) -> Any:

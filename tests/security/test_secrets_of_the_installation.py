@@ -22,6 +22,7 @@ from tests.operator.harness import (
     Operator,
     chart_rights,
     cluster,
+    deployment,
     installation,
     settings,
 )
@@ -312,6 +313,7 @@ def test_the_operator_waits_for_what_it_is_closed_with(
     files = {"WEBHOOK_CERT_FILE": "webhook/tls.crt", "WEBHOOK_KEY_FILE": "webhook/tls.key"}
     paths = {name: str(tmp_path / "onyx" / path) for name, path in files.items()}
     chosen = settings(**installation(tmp_path), **paths, WEBHOOK_PORT="0")
+    api.create(deployment("onyx", "onyx-operator"))
     api.create(cluster())
     with Operator(api, logs.connect, chosen, rights=chart_rights()):
         api.wait_for("onyxclusters", "onyx", says("Reconciled", "True"))
