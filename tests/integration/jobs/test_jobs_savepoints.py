@@ -3,16 +3,26 @@ and a state of their own."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.jobs.counting import (
+    GROUPS,
+    await_rows,
+    counting_job,
+    counting_module,
+    counts,
+    counts_of,
+    numbers,
+    numbers_of,
+    rows,
+)
 from tests.support.jobs.yaml_jobs import channel, job_of, taken, until
 from tests.support.log.logs import served
 from tests.support.patience import WAIT_S
@@ -30,57 +40,10 @@ from onyx.state.savepoint import SavepointPlace
 from onyx.testing import with_test_env
 
 pytestmark = pytest.mark.server
-PEERS, WIDTH, GROUPS, SEGMENTS = 7, 500, 4, 5_000
-ALL = {"segments": SEGMENTS}
-STEPS = f"""
-import pyarrow as pa
-import pyarrow.compute as pc
-
-
-def make(n):
-    return {{"n": n, "group": n % {GROUPS}, "time": n}}
-
-
-def number(segment, state):
-    state.seen = (state.seen or 0) + 1
-    return {{"n": segment["n"], "seen": state.seen}}
-
-
-def doubled(table):
-    return table.append_column("twice", pc.multiply(table["n"], 2))
-
-
-def counted(event, window, trigger, state_event, state):
-    return {{"group": state_event["group_key"], "from": state_event["lower_bound"], "count": state}}
-"""
-
-
-def job(folder: Path, **options: Any) -> dict[str, Any]:
-    """Windows of columns and keyed state of dicts, each segment once, into files."""
-    write = {"type": "output", "plugin": "files", "batchSize": 100}
-    return job_of("counting", {
-        "guarantee": "exactly-once",
-        "workflow": [["read", "double"], ["double", "count"], ["read", "number"],
-                     ["count", "counts"], ["number", "numbers"]],
-        "catalog": [
-            {"name": "read", "type": "input", "plugin": "generator", "batchSize": 50, "maxPeers": 1,
-             "watermarkKey": "time",
-             "options": {"fn": "saved_steps:make", "ratePerSecond": 1_000, **options}},
-            {"name": "double", "type": "function", "fn": "saved_steps:doubled",
-             "batchFormat": "arrow"},
-            {"name": "count", "type": "reduce", "groupByKey": "group", "fluxPolicy": "continue",
-             "batchFormat": "arrow"},
-            {"name": "number", "type": "function", "fn": "saved_steps:number",
-             "groupByKey": "group", "fluxPolicy": "continue", "state": {"seen": "value[int]"}},
-            {"name": "counts", "options": {"path": f"{folder}/counts", "format": "jsonl"}, **write},
-            {"name": "numbers", "options": {"path": f"{folder}/numbers", "format": "jsonl"},
-             **write},
-        ],
-        "windows": [{"id": "counts", "task": "count", "type": "fixed", "aggregation": "count",
-                     "windowKey": "time", "range": [WIDTH, "milliseconds"]}],
-        "triggers": [{"windowId": "counts", "type": "watermark", "postEvictor": ["all"],
-                      "emit": "saved_steps:counted"}],
-    })  # fmt: skip
+PEERS, SEGMENTS = 7, 5_000
+ALL = {"segments": SEGMENTS, "ratePerSecond": 1_000}
+NUMBERS, COUNTS = numbers_of(SEGMENTS), counts_of(SEGMENTS)
+job = partial(counting_job, columns=True)
 
 
 def beginning_with(savepoint: str, manifest: dict[str, Any], **upgrade: Any) -> dict[str, Any]:
@@ -91,8 +54,7 @@ def beginning_with(savepoint: str, manifest: dict[str, Any], **upgrade: Any) -> 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[[str], Cluster]]:
     """Opens a cluster with a log, a state and a tenancy of its own."""
-    modules = tmp_path / "saved_steps.py"
-    modules.write_text(STEPS)
+    modules = counting_module(tmp_path)
     with ExitStack() as stack:
 
         def open_cluster(state: str) -> Cluster:
@@ -106,38 +68,18 @@ def opened(tmp_path: Path) -> Iterator[Callable[[str], Cluster]]:
         yield open_cluster
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    files = [file for file in folder.glob("part-*") if file.is_file()]
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
-
-
-def await_rows(cluster: Cluster, folder: Path, count: int) -> None:
-    until_s = time.monotonic() + WAIT_S
-    while len(rows(folder)) < count:
-        assert time.monotonic() < until_s, f"{len(rows(folder))} rows of {count}"
-        time.sleep(0.02)
+def begun(cluster: Cluster, folder: Path, count: int) -> JobId:
+    """A job without an end that has written so many rows."""
+    id = cluster.submit(job(folder, ratePerSecond=200))
+    cluster.await_ready(id)
+    await_rows(cluster, folder / "numbers", count)
+    return id
 
 
 def saved(cluster: Cluster, id: JobId, to: object) -> str:
     made = onyx(cluster.settings, "savepoint", id, "--to", to, "--name", "noon")
     assert made.returncode == 0, made.stderr
     return f"{to}/noon"
-
-
-def numbers(folder: Path) -> Counter[tuple[int, int]]:
-    return Counter((row["n"], row["seen"]) for row in rows(folder / "numbers"))
-
-
-def counts(folder: Path) -> Counter[tuple[int, int, int]]:
-    return Counter((row["group"], row["from"], row["count"]) for row in rows(folder / "counts"))
-
-
-NUMBERS = Counter((n, n // GROUPS + 1) for n in range(SEGMENTS))
-COUNTS = Counter(
-    (group, lower, WIDTH // GROUPS)
-    for group in range(GROUPS)
-    for lower in range(0, SEGMENTS, WIDTH)
-)
 
 
 @pytest.mark.parametrize("where", ["folder", "bucket"])
@@ -148,9 +90,7 @@ def test_two_jobs_give_what_the_saved_one_gives_from_the_point_on(
     first, to = tmp_path / "first", f"{root}/savepoints"
     with opened(f"{tmp_path}/state-1") as one:
         one.start_workers(1, PEERS)
-        id = one.submit(job(first, ratePerSecond=200))
-        one.await_ready(id)
-        await_rows(one, first / "numbers", 1)
+        id = begun(one, first, 1)
         savepoint = saved(one, id, to)
         with opened(f"{root}/state-2") as other:
             copies = [tmp_path / "second", tmp_path / "third"]
@@ -178,9 +118,7 @@ def test_a_suspended_job_and_the_one_that_begins_with_its_savepoint_have_each_ro
     first, second = tmp_path / "first", tmp_path / "second"
     with opened(f"{tmp_path}/state") as cluster:
         cluster.start_workers(1, PEERS)
-        id = cluster.submit(job(first, ratePerSecond=200))
-        cluster.await_ready(id)
-        await_rows(cluster, first / "numbers", 300)
+        id = begun(cluster, first, 300)
         cluster.client.suspend(id)
         savepoint = saved(cluster, id, tmp_path / "savepoints")
         cluster.client.kill(id)
@@ -198,9 +136,7 @@ def test_a_damaged_savepoint_ends_the_job_that_begins_with_it_and_reads_nothing(
     first, second = tmp_path / "first", tmp_path / "second"
     with opened(f"{tmp_path}/state") as cluster:
         cluster.start_workers(1, PEERS)
-        id = cluster.submit(job(first, ratePerSecond=200))
-        cluster.await_ready(id)
-        await_rows(cluster, first / "numbers", 300)
+        id = begun(cluster, first, 300)
         savepoint = Path(saved(cluster, id, tmp_path / "savepoints"))
         cluster.client.kill(id)
         largest = max((savepoint / "blobs").iterdir(), key=lambda file: file.stat().st_size)
@@ -215,10 +151,8 @@ def test_a_damaged_savepoint_ends_the_job_that_begins_with_it_and_reads_nothing(
 def on_spark(folder: Path, savepoint: str = "") -> dict[str, Any]:
     manifest = job(folder, ratePerSecond=300)
     spark = {"master": "local[1]", "sparkConf": {"spark.sql.shuffle.partitions": "2"}}
-    spec = {**manifest["spec"], "engine": "spark", "spark": spark}
-    return beginning_with(savepoint, {**manifest, "spec": spec}) if savepoint else {
-        **manifest, "spec": spec,
-    }  # fmt: skip
+    manifest["spec"] |= {"engine": "spark", "spark": spark}
+    return beginning_with(savepoint, manifest) if savepoint else manifest
 
 
 @pytest.mark.slow
