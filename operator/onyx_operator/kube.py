@@ -113,12 +113,12 @@ class Kube:
 
     def __init__(
         self,
-        settings: KubeSettings | None,
+        settings: KubeSettings,
         configuration: Configuration,
         observe: Observe = lambda verb, status, seconds: None,
     ) -> None:
         """`configuration`: where the API server is."""
-        self._settings = settings or KubeSettings()
+        self._settings = settings
         configuration.retries = False
         configuration.connection_pool_maxsize = self._settings.threads_max
         self._client = api_client(configuration)

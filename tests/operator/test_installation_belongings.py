@@ -20,7 +20,7 @@ from tests.support.generated.chart import NAMESPACE, objects, outside
 from onyx.errors import SettingsError
 from onyx_operator.installation.belongings import Belongings
 from onyx_operator.kube import Kube
-from onyx_operator.settings import InstallationSettings
+from onyx_operator.settings import InstallationSettings, KubeSettings
 
 WATCHED = {"watchNamespaces": ["team"], "cluster": {"create": False}, "rbac": {"aggregate": True}}
 Object = dict[str, Any]
@@ -44,7 +44,7 @@ def chosen(values: Object) -> InstallationSettings:
 def own(api: FakeApi, values: Object = WATCHED) -> None:
     configuration = Configuration()
     configuration.host = api.url
-    with closing(Kube(None, configuration)) as kube:
+    with closing(Kube(KubeSettings(), configuration)) as kube:
         asyncio.run(Belongings(kube, chosen(values)).own())
 
 
@@ -102,7 +102,7 @@ def test_a_refusal_is_said_once_and_ends_nothing(
     configuration.host = api.url
 
     async def follow() -> None:
-        with closing(Kube(None, configuration)) as kube:
+        with closing(Kube(KubeSettings(), configuration)) as kube:
             part = asyncio.create_task(Belongings(kube, chosen(WATCHED)).follow())
             while sum(each.code == 403 for each in api.requests) < 3:
                 await asyncio.sleep(0)
@@ -119,4 +119,4 @@ def test_a_refusal_is_said_once_and_ends_nothing(
 @pytest.mark.parametrize("wrong", ["onyx", "Secret/onyx", "Role/a/b/c", "ClusterRole/"])
 def test_only_what_may_be_owned_is_named(wrong: str) -> None:
     with pytest.raises(SettingsError, match="expected Kind/name"):
-        Belongings(Kube(None, Configuration()), InstallationSettings("onyx", (wrong,)))
+        Belongings(Kube(KubeSettings(), Configuration()), InstallationSettings("onyx", (wrong,)))

@@ -18,7 +18,7 @@ from tests.operator.workers import Workers
 from onyx.errors import Unavailable
 from onyx_operator.kube import Kube, KubeError
 from onyx_operator.lease import LEASES, OperatorLease
-from onyx_operator.settings import LeaseSettings
+from onyx_operator.settings import KubeSettings, LeaseSettings
 
 
 class Clock:
@@ -36,7 +36,7 @@ def looked(api: FakeApi, steps: Callable[[Callable[..., OperatorLease]], Awaitab
     api.create(deployment("default", "onyx"))
 
     async def run() -> None:
-        kube = Kube(None, configuration)
+        kube = Kube(KubeSettings(), configuration)
 
         def lease(holder: str, clock: Clock | None = None) -> OperatorLease:
             wanted = LeaseSettings("default", "onyx", holder, 15.0)

@@ -25,6 +25,7 @@ from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import CLUSTERS, JOBS, Kube
 from onyx_operator.liveness import OperatorLiveness
 from onyx_operator.metrics import OperatorMetrics
+from onyx_operator.settings import KubeSettings
 from onyx_operator.work_queue import ObjectKey
 
 TWO = settings(NAMESPACES="default,team", CLUSTERS_RESYNC_INTERVAL_S="0.2")
@@ -144,7 +145,7 @@ def test_an_object_is_gone_only_if_it_was_known_before_the_list(
     informer.event("default", body("elsewhere", 5) | _in("other"), gone=False)
 
     async def scenario() -> None:
-        kube = Kube(None, configuration)
+        kube = Kube(KubeSettings(), configuration)
         api.faults.add(Fault(verb="list", resource="onyxjobs", delay_s=0.2))
         listing = asyncio.create_task(informer.list(kube, "default"))
         await asyncio.sleep(0.1)
@@ -177,7 +178,7 @@ def test_a_watch_owes_nothing_anew_because_the_api_server_was_away_for_a_while(
     informer.event("default", dict(api.create(job())), gone=False)
 
     async def scenario() -> None:
-        kube = Kube(None, configuration)
+        kube = Kube(KubeSettings(), configuration)
         await informer.list(kube, "default")
         assert informer.covers("default")
         informer.excused("default")

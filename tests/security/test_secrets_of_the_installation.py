@@ -34,6 +34,7 @@ from onyx.errors import SettingsError
 from onyx_operator.installation.installation import InstallationSecrets
 from onyx_operator.kube import Kube
 from onyx_operator.metrics import OperatorMetrics
+from onyx_operator.settings import KubeSettings
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
@@ -61,7 +62,7 @@ class One:
         chosen = replace(settings(**installation(folder)).installation, console_secret=console)
         self.now = NOW
         self.folder = folder / "onyx"
-        self.kube = Kube(None, configuration)
+        self.kube = Kube(KubeSettings(), configuration)
         self.installation = InstallationSecrets(
             self.kube, chosen, OperatorMetrics(), lambda: self.now
         )

@@ -18,6 +18,7 @@ import yaml
 from onyx.errors import Unavailable
 from onyx_operator.api_client import cluster_configuration
 from onyx_operator.kube import JOBS, Kube
+from onyx_operator.settings import KubeSettings
 
 POLL_S = 1.0
 
@@ -25,7 +26,7 @@ POLL_S = 1.0
 async def main(jobs_file: str, timeout_s: float) -> int:
     deadline_s = time.monotonic() + timeout_s
     jobs = yaml.safe_load_all(Path(jobs_file).read_text())
-    with contextlib.closing(Kube(None, cluster_configuration())) as kube:
+    with contextlib.closing(Kube(KubeSettings(), cluster_configuration())) as kube:
         return max([await run(kube, job, deadline_s) for job in jobs])
 
 

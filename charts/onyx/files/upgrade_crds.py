@@ -14,6 +14,7 @@ import yaml
 
 from onyx_operator.api_client import cluster_configuration
 from onyx_operator.kube import Kube, Resource
+from onyx_operator.settings import KubeSettings
 
 DEFINITIONS = Resource(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"
@@ -21,7 +22,7 @@ DEFINITIONS = Resource(
 
 
 async def main(folder: str) -> int:
-    with contextlib.closing(Kube(None, cluster_configuration())) as kube:
+    with contextlib.closing(Kube(KubeSettings(), cluster_configuration())) as kube:
         for file in sorted(Path(folder).glob("*.yaml")):
             definition = yaml.safe_load(file.read_text())
             await kube.apply(DEFINITIONS, definition, "onyx-chart")
