@@ -37,8 +37,8 @@ FILE_WAIT_MAX_S = 60.0
 BY_COMMAND = "a command killed it"
 SPEC_CHANGED = "SpecChanged"
 """Reason of a job that goes on until the one of the new spec takes its place."""
-_FROM_BEGINNING = UpgradeVerdict()
 SAVEPOINT_REFUSED = "SavepointRefused"
+_FROM_BEGINNING = UpgradeVerdict()
 """A job that starts from the beginning upgrades nothing."""
 
 
