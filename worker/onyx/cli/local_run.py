@@ -19,7 +19,7 @@ from onyx.cli.following import follow
 from onyx.cli.functions import check_functions, named_modules
 from onyx.cli.job_file import read_file, read_job, refuse, warn
 from onyx.cli.local_server import TENANCY, local_log
-from onyx.cli.options import EngineChoice
+from onyx.cli.options import EngineChoice, saved_place
 from onyx.cli.progress import JobProgress
 from onyx.client.client import Client
 from onyx.client.connection import connect
@@ -76,10 +76,10 @@ def checked(
             calls it.
     """
     job = read_job(file, engine=engine)
-    if begins_with is not None:
-        job = beginning_with(job, begins_with)
     import_from(file.parent, Path())
     found = _beside(settings_for(job, modules, log_level), file.parent, Path())
+    if begins_with is not None:
+        job = beginning_with(job, saved_place(begins_with, found))
     check_functions(job, file, found)
     configure_logs(found.telemetry)
     return job, found

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from onyx.base.on_demand import OnDemand
 from onyx.base.path_names import path_name
 from onyx.cli.command_line import Argument, Option
+from onyx.errors import UserError
 from onyx.processes.surroundings import is_set, settings
 from onyx.settings import ClientSettings, Settings
 from onyx.storage.opening import absolute
@@ -32,14 +33,20 @@ def job_id(text: str | None) -> str | None:
     return None if text is None else path_name(text, "the id of a job")
 
 
-JobArgument = Annotated[
-    str, Argument("The job: its id or the beginning of that, or its name.", check=job_id)
-]
+_JOB = Argument("The job: its id or the beginning of that, or its name.", check=job_id)
+JobArgument = Annotated[str, _JOB]
+JobOrNoneArgument = Annotated[str | None, _JOB]
 
 
-def _place(text: str) -> str:
-    """A folder as seen from here, or a URL."""
-    return absolute(text, os.getcwd())
+def saved_place(text: str, found: Settings) -> str:
+    """Where backups or savepoints are, as it is opened: paths count from ONYX_DATA_DIR, as all do.
+
+    Raises:
+        UserError: none is given.
+    """
+    if not text:
+        raise UserError("the place is empty: name a folder, or s3://bucket/prefix")
+    return absolute(text, os.path.abspath(found.data_dir))
 
 
 FromOption = Annotated[
@@ -49,7 +56,6 @@ FromOption = Annotated[
         "A savepoint with which the job begins: folder/NAME, or s3://bucket/prefix/NAME. Same as "
         "spec.upgrade.savepoint.",
         metavar="PLACE",
-        check=_place,
     ),
 ]
 ZooKeeperOption = Annotated[

@@ -18,13 +18,11 @@ from onyx.backup.restoring import Restorer
 from onyx.backup.savepoints import SavepointMaker
 from onyx.base.seams import SystemClock
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.options import JsonOption, LogPlace
+from onyx.cli.options import JobOrNoneArgument, JsonOption, LogPlace, saved_place
 from onyx.client.connection import connect
 from onyx.errors import StateError, UserError
 from onyx.log.opening import open_log
-from onyx.settings import Settings
 from onyx.state.savepoint import SavepointManifest, SavepointPlace
-from onyx.storage.opening import absolute
 
 M = TypeVar("M")
 
@@ -46,7 +44,7 @@ def backup(
     an empty log with a backup.
     """
     found = place.settings()
-    backups = BackupPlace(_place(to, found))
+    backups = BackupPlace(saved_place(to, found))
     with connect(found) as client:
         maker = BackupMaker(client, found, backups, _say, SystemClock().wall_ms)
         name, manifest = maker.make()
@@ -76,7 +74,7 @@ def restore(
     a backup that is not whole. Nothing is changed by either.
     """
     found = place.settings()
-    backups = BackupPlace(_place(source, found))
+    backups = BackupPlace(saved_place(source, found))
     if listed:
         for each, manifest in _readable(backups.names(), backups.read, backups.path):
             print(f"{each}: {_told(manifest)}")
@@ -95,9 +93,7 @@ def savepoint(
         str,
         Option("--to", "Where savepoints are: a folder, or s3://bucket/prefix.", metavar="PLACE"),
     ],
-    job: Annotated[
-        str | None, Argument("The job: its id or the beginning of that, or its name.")
-    ] = None,
+    job: JobOrNoneArgument = None,
     name: Annotated[
         str | None, Option("--name", "What it is called; job and time if not given.")
     ] = None,
@@ -111,7 +107,7 @@ def savepoint(
     workers. With --list it needs no cluster; of one job, if one is given by its id.
     """
     found = place.settings()
-    savepoints = SavepointPlace(_place(to, found))
+    savepoints = SavepointPlace(saved_place(to, found))
     if listed:
         for each, saved in _readable(savepoints.names(), savepoints.read, savepoints.path):
             if job in (None, saved.job, saved.spec.name):
@@ -125,13 +121,6 @@ def savepoint(
         wanted = f"{id}-{time_name(clock.wall_ms())}" if name is None else name
         made = SavepointMaker(client, found, savepoints, _say, clock.wall_ms).make(id, wanted)
     print(_of_savepoint(savepoints, wanted, made, as_json))
-
-
-def _place(text: str, settings: Settings) -> str:
-    """The place as it is opened. Raises UserError: none is given."""
-    if not text:
-        raise UserError("the place is empty: name a folder, or s3://bucket/prefix")
-    return absolute(text, settings.data_dir)
 
 
 def _readable(

@@ -13,7 +13,15 @@ from rich.text import Text
 
 from onyx.cli.command_line import Option
 from onyx.cli.job_file import FilesArgument, read_jobs
-from onyx.cli.options import EngineOption, FromOption, JsonOption, LogPlace, WaitOption, job_id
+from onyx.cli.options import (
+    EngineOption,
+    FromOption,
+    JsonOption,
+    LogPlace,
+    WaitOption,
+    job_id,
+    saved_place,
+)
 from onyx.cli.status_table import print_statuses
 from onyx.client.connection import connect
 from onyx.errors import UserError
@@ -59,10 +67,10 @@ def submit(
         raise UserError("--upgrade and --from take one job file: one job continues from an old one")
     if upgrade and begins_with:
         raise UserError("--upgrade and --from: a job continues from one of both")
-    jobs = read_jobs(files, upgrade, engine)
+    jobs, configured = read_jobs(files, upgrade, engine), place.settings()
     if begins_with is not None:
-        jobs = [beginning_with(jobs[0], begins_with)]
-    with connect(place.settings()) as client:
+        jobs = [beginning_with(jobs[0], saved_place(begins_with, configured))]
+    with connect(configured) as client:
         if upgrade is not None:
             jobs = [upgrading(jobs[0], client.named(upgrade))]
         if dry_run:
