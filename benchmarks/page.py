@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 from benchmarks.checkout import ROOT
-from benchmarks.figures import TOO_NOISY, Repeats, Size, plain
+from benchmarks.figures import TOO_NOISY, Size, plain
 from benchmarks.plot import write_bars
 from benchmarks.programs import PROGRAMS
 from benchmarks.quoted import QUOTED, Quoted
@@ -194,14 +194,7 @@ def draw(path: Path, program: str, document: Mapping[str, Any]) -> None:
     if program not in PICTURES:
         return
     name, title = PICTURES[program]
-    groups = {}
-    for label, of in document["details"].items():
-        cpu = {
-            each["name"]: Repeats(tuple(each["cpu_s_per_million"]))
-            for each in of["results"]
-            if "cpu_s_per_million" in each
-        }
-        groups[label] = {each: 1e3 / its.typical for each, its in cpu.items() if not its.too_noisy}
+    groups = {label: of["rates"] for label, of in document["details"].items()}
     (path.parent / "pictures").mkdir(exist_ok=True)
     write_bars(path.parent / "pictures" / name, title, groups)
 
