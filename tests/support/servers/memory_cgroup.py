@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.container_memory import ContainerMemory
 
 
 @contextlib.contextmanager
 def memory_cgroup(limit_bytes: int) -> Iterator[Callable[[], None]]:
     """What a process that begins (`preexec_fn`) calls to be in there; skips the test where none can
     be made."""
-    parent = MemoryKills().folder
+    parent = ContainerMemory().folder
     if parent is None:
         pytest.skip("this process is in no memory cgroup")
     folder = parent / f"onyx-test-{uuid.uuid4().hex[:8]}"

@@ -11,7 +11,7 @@ from tests.support.clocks import ManualClock
 from onyx.model.job import CatalogEntry
 from onyx.peer.watch.memory_watch import HALVINGS_MAX, MemoryWatch
 from onyx.task.batching import PENDING_MIN, BatchSizing
-from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.container_memory import ContainerMemory
 
 MIB = 1 << 20
 V2 = "30 23 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
@@ -40,7 +40,7 @@ class Container:
         self.write(most, NONE[version] if limit is None else str(limit))
         self.write(soft, NONE[version] if high is None else str(high))
         self.holds(0)
-        self.watch = MemoryWatch(MemoryKills(root), self.clock, 0.8, self.give_back)
+        self.watch = MemoryWatch(ContainerMemory(root), self.clock, 0.8, self.give_back)
         fixed = {"batch_size": 100, "max_pending": 1_000}
         self.tasks = [
             BatchSizing(CatalogEntry("read", "input", plugin="files")),

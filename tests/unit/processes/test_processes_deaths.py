@@ -13,7 +13,7 @@ from onyx.processes.ends import ExitCode, exit_code_of
 from onyx.processes.exit_examiner import OTHERS_AFTER_S, DeathWatch
 from onyx.reports.deaths import DeathCause
 from onyx.settings import SupervisorSettings
-from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.container_memory import ContainerMemory
 from onyx.telemetry.recorder import Inside
 
 MIB = 1 << 20
@@ -38,7 +38,7 @@ class Container:
         self._kills = 5
         self.kernel_kills(0) if counts != "nobody" else None
         found = SupervisorSettings(**settings)  # type: ignore[arg-type]
-        self.watch = DeathWatch(MemoryKills(root), self.clock, found, "pod-0")
+        self.watch = DeathWatch(ContainerMemory(root), self.clock, found, "pod-0")
 
     def kernel_kills(self, count: int = 1) -> None:
         self._kills += count

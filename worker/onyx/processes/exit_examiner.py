@@ -1,9 +1,9 @@
 """How a worker process has died: what it was doing, what the kernel and the exit code say of it,
 who hears of it.
 
-A death by SIGKILL is one for want of memory if the kernel has counted such a kill (`MemoryKills`)
-for which there is no other death yet. A kill that nobody of ours has died of, some time later, was
-of another process of the container, mostly a JVM of Spark's.
+A death by SIGKILL is one for want of memory if the kernel has counted such a kill
+(`ContainerMemory`) for which there is no other death yet. A kill that nobody of ours has died of,
+some time later, was of another process of the container, mostly a JVM of Spark's.
 
 Deaths for want of memory in quick succession end the supervisor, but for those over one segment,
 which is not tried for ever. What has too little memory goes on
@@ -59,7 +59,7 @@ from onyx.processes.programs import how
 from onyx.replica.commands import ReportLoss
 from onyx.reports.deaths import Death, DeathCause, mebibytes
 from onyx.settings import Settings, SupervisorSettings
-from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.container_memory import ContainerMemory
 from onyx.telemetry.recorder import LOSSES_BYTES_MAX, Inside, Recorder, left_in, runs
 
 logger = logging.getLogger("onyx.supervisor")
@@ -75,7 +75,7 @@ class ExitExaminer:
         self._reporter = DeathReporter(settings)
         self._folder = settings.supervisor.recorder_folder
         self._deaths = DeathWatch(
-            MemoryKills(), SystemClock(), settings.supervisor, socket.gethostname()
+            ContainerMemory(), SystemClock(), settings.supervisor, socket.gethostname()
         )
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class DeathWatch:
     """
 
     def __init__(
-        self, kills: MemoryKills, clock: Clock, settings: SupervisorSettings, host: str
+        self, kills: ContainerMemory, clock: Clock, settings: SupervisorSettings, host: str
     ) -> None:
         self._kills = kills
         self._clock = clock

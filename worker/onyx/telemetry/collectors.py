@@ -28,7 +28,7 @@ from onyx.telemetry.catalog import (
     ZOOKEEPER_SYNCS,
     Metric,
 )
-from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.container_memory import ContainerMemory
 
 MetricFamily = CounterMetricFamily | GaugeMetricFamily
 
@@ -36,8 +36,8 @@ MetricFamily = CounterMetricFamily | GaugeMetricFamily
 class MemoryKillsCollector(Collector):
     """The count as a metric; none where only the machine counts."""
 
-    def __init__(self, kills: MemoryKills | None = None) -> None:
-        self._kills = kills or MemoryKills()
+    def __init__(self, kills: ContainerMemory | None = None) -> None:
+        self._kills = kills or ContainerMemory()
 
     def describe(self) -> Iterator[CounterMetricFamily]:
         """The metric without a value."""

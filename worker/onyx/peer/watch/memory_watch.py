@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection
 
 from onyx.base.seams import Clock
 from onyx.task.batching import BatchSizing
-from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.container_memory import ContainerMemory
 
 logger = logging.getLogger("onyx.peer")
 LOOK_S = 1.0
@@ -38,7 +38,7 @@ class MemoryWatch:
 
     def __init__(
         self,
-        cgroup: MemoryKills,
+        cgroup: ContainerMemory,
         clock: Clock,
         share_max: float,
         give_back: Callable[[], object],

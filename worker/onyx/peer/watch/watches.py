@@ -19,7 +19,7 @@ from onyx.peer.watch.stall_watch import StallReports, StallWatch
 from onyx.peer.work.workforce import Workforce
 from onyx.replica.state import Replica
 from onyx.task.task import BatchTask
-from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.container_memory import ContainerMemory
 
 LOOK_INTERVAL_S = 1.0
 
@@ -39,7 +39,7 @@ class GroupWatches:
         self._outcomes = OutcomeReports(log, context.clock, background, counts)
         self._code = CodeWatch(log, context.code, context.tags, background)
         self._memory = MemoryWatch(
-            MemoryKills(),
+            ContainerMemory(),
             context.clock,
             context.settings.task.memory_share_max,
             lambda: background(return_memory),

@@ -68,8 +68,8 @@ from onyx.telemetry.catalog import (
     TABLE_ROWS,
     Metric,
 )
+from onyx.telemetry.container_memory import ContainerMemory
 from onyx.telemetry.interface import GroupMetrics
-from onyx.telemetry.memory_kills import MemoryKills
 
 LOOK_S = 2.0
 """Between two looks."""
@@ -115,7 +115,7 @@ class Measuring:
         """
         self._zookeeper = zookeeper
         self._requests = requests
-        self._cgroup = MemoryKills()
+        self._cgroup = ContainerMemory()
         self._group = group
         self._clock = clock
         self._lags = Lags(clock, aside)

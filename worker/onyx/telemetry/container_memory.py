@@ -1,4 +1,5 @@
-"""How many processes the kernel has killed for want of memory, as it counts them itself.
+"""The memory of the container of this process, as the kernel counts it: how much it holds, how much
+it may, and how many processes were killed for want of it.
 
 A container with several processes survives that one of them is killed: its runtime sees nothing and
 restarts nothing. But the kernel counts, in the memory cgroup of the container: `oom_kill` of
@@ -20,8 +21,8 @@ _NO_LIMIT_BYTES = 1 << 60
 """The first version of cgroups writes some such number for no limit."""
 
 
-class MemoryKills:
-    """The kills for want of memory in the cgroup in which this process is.
+class ContainerMemory:
+    """The memory cgroup in which this process is.
 
     Args:
         root: of the file system.
@@ -73,17 +74,15 @@ class MemoryKills:
         slows it down (`memory.high`, the soft limit of the first version) or kills. None: nothing
         bounds it."""
         held, bounds = self.held_bytes(), [self.limit_bytes()]
+        if held is None:
+            return None
         for events, _ in self._files:
             first = events.name == "memory.oom_control"
             bounds.append(_bound(events.with_name(_SOFT_LIMIT if first else "memory.high")))
-            name = "total_inactive_file" if first else "inactive_file"
-            held = (
-                None
-                if held is None
-                else held - (_named(events.with_name("memory.stat"), name) or 0)
-            )
+            droppable = "total_inactive_file" if first else "inactive_file"
+            held -= _named(events.with_name("memory.stat"), droppable) or 0
         known = [each for each in bounds if each]
-        return None if held is None or not known else max(0, held) / min(known)
+        return max(0, held) / min(known) if known else None
 
     def _folders(self) -> Iterator[tuple[Path, str, str]]:
         """Where the cgroup of this process is mounted, with the names of its two files."""

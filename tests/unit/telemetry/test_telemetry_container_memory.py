@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from onyx.telemetry.collectors import MemoryKillsCollector
-from onyx.telemetry.memory_kills import MemoryKills
+from onyx.telemetry.container_memory import ContainerMemory
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.telemetry.processes import ProcessPages
 
@@ -59,7 +59,7 @@ def test_the_cgroup_of_this_process_is_read(
         written(tmp_path, f"{folder}/memory.oom_control", "under_oom 0\noom_kill 3\n")
         written(tmp_path, f"{folder}/memory.limit_in_bytes", "536870912\n")
         written(tmp_path, f"{folder}/memory.usage_in_bytes", "4096\n")
-    kills = MemoryKills(tmp_path)
+    kills = ContainerMemory(tmp_path)
 
     assert (kills.of_container, kills.count(), kills.limit_bytes()) == (True, 3, 536_870_912)
     assert kills.held_bytes() == 4_096
@@ -71,7 +71,7 @@ def test_no_limit_is_none(tmp_path: Path, limit: str) -> None:
     written(tmp_path, "sys/fs/cgroup/memory.events", "oom_kill 0\n")
     written(tmp_path, "sys/fs/cgroup/memory.max", limit)
 
-    assert MemoryKills(tmp_path).limit_bytes() is None
+    assert ContainerMemory(tmp_path).limit_bytes() is None
 
 
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "oom 3\n", "\x00\xff"])
@@ -80,25 +80,25 @@ def test_without_a_count_of_the_container_that_of_the_machine_is_taken(
 ) -> None:
     machine(tmp_path, V2.format(root="/"), "0::/\n")
     written(tmp_path, "sys/fs/cgroup/memory.events", text)
-    kills = MemoryKills(tmp_path)
+    kills = ContainerMemory(tmp_path)
 
     assert (kills.of_container, kills.count()) == (False, 7)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "a - b\n - cgroup2 x y\n", "0:::\n:\n"])
 def test_nobody_who_counts_is_none(tmp_path: Path, text: str) -> None:
-    assert MemoryKills(tmp_path / "nothing").count() is None
+    assert ContainerMemory(tmp_path / "nothing").count() is None
     machine(tmp_path, text, text)
     (tmp_path / "proc/vmstat").unlink()
-    assert MemoryKills(tmp_path).count() is None
+    assert ContainerMemory(tmp_path).count() is None
 
 
 def test_a_container_has_the_metric_once_and_a_machine_has_none(tmp_path: Path) -> None:
     machine(tmp_path, V2.format(root="/"), "0::/\n")
-    alone = MemoryKillsCollector(MemoryKills(tmp_path))
+    alone = MemoryKillsCollector(ContainerMemory(tmp_path))
     assert list(alone.collect()) == []
     written(tmp_path, "sys/fs/cgroup/memory.events", "oom_kill 4\n")
-    collector = MemoryKillsCollector(MemoryKills(tmp_path))
+    collector = MemoryKillsCollector(ContainerMemory(tmp_path))
     registry = CollectorRegistry()
     registry.register(collector)
     pages = ProcessPages([], lambda _: True, collector)
