@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from typing import Any
 
 from tests.e2e.kube import Kube, until
 from tests.e2e.release import WORKERS, Release
-from tests.e2e.windowed import GROUPS, Windowed
+from tests.e2e.windowed import Windowed, expected_counts, with_counts
 
 VALUES = (
     *("--set", "backup.enabled=true"),
@@ -43,23 +41,7 @@ def test_windows_and_keyed_state_are_exact_when_zookeepers_volume_was_lost(
 
     job.assert_exact()
     assert kube.get("oj", "restored")["status"]["jobId"] == id
-    rows = Counter((row["group"], row["count"]) for row in release.rows("windowed/counts"))
-    assert rows == Counter(
-        (group, count + 1) for group in range(GROUPS) for count in range(SEGMENTS // GROUPS)
-    )
-
-
-def with_counts(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The job, with a function that counts the segments of each group in its state."""
-    spec = manifest["spec"]
-    spec["workflow"] += [["square", "count"], ["count", "counts"]]
-    options = {"path": "windowed/counts", "format": "jsonl", "rollSeconds": 1}
-    spec["catalog"] += [
-        {"name": "count", "type": "function", "fn": "squares:counted", "groupByKey": "group",
-         "state": {"count": "value[int]"}, "fluxPolicy": "continue", "maxPeers": 1},
-        {"name": "counts", "type": "output", "plugin": "files", "options": options, "maxPeers": 1},
-    ]  # fmt: skip
-    return manifest
+    assert job.counted() == expected_counts(SEGMENTS)
 
 
 def run(kube: Kube, name: str, *arguments: str) -> None:

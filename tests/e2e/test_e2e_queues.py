@@ -3,28 +3,20 @@ queue itself, are lost. NATS runs in a pod, from the program that `make queues` 
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.kube import Kube, image, until
-from tests.e2e.load import container_rights, pod_rights
-from tests.e2e.release import NAME, Release
+from tests.e2e.kube import until
+from tests.e2e.programs import give, serve
+from tests.e2e.release import Release
 from tests.support.servers import queue_programs
 
 QUEUE = "queue"
 PORT = 4222
 MESSAGES = 1_000
 """Of each of the three times that some are sent."""
-PROGRAM = "/data/nats-server"
-_WRITE = f"""
-import base64, os, sys
-with open("{PROGRAM}", "wb") as program:
-    program.write(base64.b64decode(sys.stdin.buffer.read()))
-os.chmod("{PROGRAM}", 0o755)
-"""
+ARGUMENTS = ("--jetstream", "--store_dir", "/data/queue", "--port", str(PORT))
 
 
 def test_each_message_is_there_once_though_a_worker_and_the_queue_are_lost(
@@ -35,7 +27,7 @@ def test_each_message_is_there_once_though_a_worker_and_the_queue_are_lost(
         pytest.skip("NATS has not been built: make queues")
     kube = release.kube
     give(release, program)
-    serve(kube)
+    serve(kube, QUEUE, program, PORT, ARGUMENTS)
     send(release, 0)
     kube.apply(JOB)
     until(lambda: numbers(release), "something is written")
@@ -44,41 +36,13 @@ def test_each_message_is_there_once_though_a_worker_and_the_queue_are_lost(
     send(release, 1)
     until(lambda: len(numbers(release)) >= 2 * MESSAGES, "what was sent then is written")
     kube.delete_at_once("pod", QUEUE)
-    serve(kube)
+    serve(kube, QUEUE, program, PORT, ARGUMENTS)
     send(release, 2)
 
     until(lambda: len(numbers(release)) >= 3 * MESSAGES, "what was sent at last is written")
     assert numbers(release) == Counter(range(3 * MESSAGES))
     assert kube.phase(JOB["metadata"]["name"]) == "Running"
     release.await_ready()
-
-
-def give(release: Release, program: Path) -> None:
-    """Write the program to the volume of the workers."""
-    text = base64.b64encode(program.read_bytes()).decode()
-    command = ("exec", "--stdin", release.worker(), "--", "python", "-c", _WRITE)
-    release.kube.kubectl(*command, given=text)
-
-
-def serve(kube: Kube) -> None:
-    """A pod that keeps what it has on that volume, and its name."""
-    claim = {"claimName": f"{NAME}-data"}
-    container = {
-        "name": QUEUE,
-        "image": image("WORKER_IMAGE"),
-        "imagePullPolicy": "IfNotPresent",
-        "command": [PROGRAM, "--jetstream", "--store_dir", "/data/queue", "--port", str(PORT)],
-        "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
-        "securityContext": container_rights(),
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-    }
-    volume = {"name": "data", "persistentVolumeClaim": claim}
-    spec = {"securityContext": pod_rights(), "containers": [container], "volumes": [volume]}
-    metadata = {"name": QUEUE, "labels": {"app": QUEUE}}
-    service = {"selector": {"app": QUEUE}, "ports": [{"port": PORT}]}
-    kube.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    kube.apply({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
-    kube.wait(f"pod/{QUEUE}", "Ready")
 
 
 def send(release: Release, time: int) -> None:

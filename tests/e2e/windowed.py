@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tests.e2e.kube import until
@@ -36,7 +37,7 @@ class Windowed:
         self._width = width
         self._engine = engine
 
-    def manifest(self, per_second: int, **declared: str) -> dict[str, Any]:
+    def manifest(self, per_second: int, **declared: Any) -> dict[str, Any]:
         """The job, and how it is declared to be run."""
         options = {
             "segments": self._segments,
@@ -73,7 +74,7 @@ class Windowed:
             },
         }
 
-    def start(self, per_second: int, **declared: str) -> None:
+    def start(self, per_second: int, **declared: Any) -> None:
         """Apply it; another `per_second` makes another version of it."""
         self._release.kube.apply(self.manifest(per_second, **declared))
 
@@ -81,6 +82,11 @@ class Windowed:
         """Group, lower bound and sum of each window that was written until now, in order."""
         rows = self._release.rows(f"windowed/{self.name}")
         return sorted((row["group"], row["from"], row["total"]) for row in rows)
+
+    def counted(self) -> Counter[tuple[int, int]]:
+        """Group and count of each segment that a job `with_counts` has written until now."""
+        rows = self._release.rows(f"counts/{self.name}")
+        return Counter((row["group"], row["count"]) for row in rows)
 
     def await_more(self) -> None:
         """Wait until windows are written that were not when this was called."""
@@ -105,3 +111,25 @@ def expected(segments: int, width: int = WIDTH) -> list[tuple[int, int, int]]:
         key = n % GROUPS, n - n % width
         sums[key] = sums.get(key, 0) + n**2
     return sorted((group, lower, total) for (group, lower), total in sums.items())
+
+
+def with_counts(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The job, with a function that counts the segments of each group in its state."""
+    spec = manifest["spec"]
+    spec["workflow"] += [["square", "count"], ["count", "counts"]]
+    options = {
+        "path": f"counts/{manifest['metadata']['name']}",
+        "format": "jsonl",
+        "rollSeconds": 1,
+    }
+    spec["catalog"] += [
+        {"name": "count", "type": "function", "fn": "squares:counted", "groupByKey": "group",
+         "state": {"count": "value[int]"}, "fluxPolicy": "continue", "maxPeers": 1},
+        {"name": "counts", "type": "output", "plugin": "files", "options": options, "maxPeers": 1},
+    ]  # fmt: skip
+    return manifest
+
+
+def expected_counts(segments: int) -> Counter[tuple[int, int]]:
+    """Group and count of each segment."""
+    return Counter((n % GROUPS, n // GROUPS + 1) for n in range(segments))
