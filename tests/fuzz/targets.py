@@ -28,6 +28,7 @@ from onyx.requests.content import Refused, payload_of, segments_of
 from onyx.requests.request import Form, Payload
 from onyx.storage.files import LocalFiles
 from onyx.transport.frames import encoder
+from onyx.transport.frames.compression import READ, compressed, plain
 from onyx.transport.frames.decoder import decode
 from onyx.transport.frames.packets import CHECKSUM_BYTES, FrameError
 from onyx.transport.interface import FLUSH, Control, ControlKind
@@ -105,11 +106,14 @@ def _frames() -> Attack:
         *(encoder.item_packet(1, 1, each) for each in CONTROLS),
     ]
     right = [encoder.frame(1, 0, packets), encoder.frame(1, 0, packets * 20)]
+    small = [compressed(frame * 30, codec) for frame in right for codec in READ]
 
     def attack(random: Random) -> None:
         body = mutated(random, random.choice(right)[:-CHECKSUM_BYTES])
         with suppress(FrameError):
             decode(encoder._sealed([body]), FRAME_BYTES_MAX)
+        with suppress(FrameError):
+            plain(mutated(random, random.choice(small)), FRAME_BYTES_MAX)
 
     return attack
 

@@ -9,8 +9,10 @@ import zlib
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 
 from onyx.errors import SegmentError
@@ -19,7 +21,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
 from onyx.transport.encoded import Encoded
-from onyx.transport.frames import decoder, encoder
+from onyx.transport.frames import compression, decoder, encoder
 from onyx.transport.frames.packets import (
     FOLDED_FROM_BYTES,
     Acks,
@@ -36,6 +38,7 @@ from onyx.transport.pieces import encoded_pieces
 
 JOB, VERSION, TARGET = JobId("job"), AllocationVersion(1), PeerId("q")
 SETTINGS = TransportSettings(frame_bytes_target=200, link_bytes_max=2_000)
+CODECS = {"a": "lz4", "b": "zstd"}
 WINDOW = 20
 PACKET_BYTES = 9_000
 """Of the largest packets that networks carry."""
@@ -49,14 +52,22 @@ SEGMENTS = {
 """What batches are made of: a channel carries any of these, one after the other."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_frames_are_compressed():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compression, "COMPRESSED_FROM_BYTES", 100)
+        yield
+
+
 class Group:
     """One end: a link, its inboxes, and the stream that it believes in."""
 
     def __init__(self, here: str, there: str, clock: ManualClock) -> None:
         self.inboxes = Inboxes()
         self.acks: list[int] = []
+        settings = replace(SETTINGS, compression=CODECS[here])
         around = Surroundings(
-            SETTINGS, self.inboxes, self, lambda: None, clock, random.Random(here)
+            settings, self.inboxes, self, lambda: None, clock, random.Random(here), ord(here)
         )
         self.link = Link(Ends("tenancy", GroupId(here), GroupId(there)), around)
         self.inboxes.listen(self.link.inbox_opened, self.link.inbox_closed)

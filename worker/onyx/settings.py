@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from onyx.base.variables import Port, Ports, flatten, read, written
 
 CloseRoot = Literal["alone", "always", "never"]
+Compression = Literal["none", "lz4", "zstd"]
 
 
 class TlsSettings(msgspec.Struct, frozen=True):
@@ -204,6 +205,10 @@ class TransportSettings(msgspec.Struct, frozen=True):
     """First delay before a link connects again; it doubles up to 2 s."""
     short_circuit: bool = True
     """Pass batches within one process by reference, without encoding them."""
+    compression: Compression = "none"
+    """How frames to groups on other machines are compressed: `lz4` or `zstd`, for networks that are
+    slower than the processors; `none`. Each process says it for what it sends; what comes is read
+    whatever it is. On one machine nothing is compressed."""
     tls_connection_age_max_s: float = 3_600.0
     """Age at which a TLS connection between groups is replaced, to use renewed certificates."""
     tls_client_name: str = ""

@@ -24,6 +24,7 @@ from onyx.flow.batch import Batch
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
+from onyx.transport import grpc_transport
 from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import PROTOCOL, Hello
 from onyx.transport.grpc_channel import METHOD
@@ -377,6 +378,28 @@ def test_columns_travel_with_their_schema_and_again_after_the_stream_broke():
         eventually(lambda: taken.extend(inbox.take(100)) or len(taken) == 4)
         found = [each.item.segments.record_batch for each in taken]
         assert found == [each.record_batch for each in (rows, others, others, rows)]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("far", [2, 1], ids=["two machines", "one machine"])
+def test_frames_are_compressed_between_machines_whatever_the_other_side_sends(monkeypatch, far):
+    machines = iter((1, far))
+    monkeypatch.setattr(grpc_transport, "this_machine", lambda: next(machines))
+    zstd, none = replace(SETTINGS, compression="zstd"), SETTINGS
+    pages = Batch([{"page": "x" * 100_000} for _ in range(20)])
+    with grpc_world(zstd, none, through_proxy=True) as world:
+        inbox, back = world.far.open(), world.near.open()
+        for cut in (False, True):
+            if cut:
+                world.proxy.cut()
+            for side, other, taking in ((world.near, B, inbox), (world.far, A, back)):
+                eventually(lambda: side.transport.send(other, CHANNEL, pages))  # noqa: B023
+                taken: list = []
+                eventually(lambda: taken.extend(taking.take(100)) or taken)  # noqa: B023
+                assert taken[0].item == pages
+        sent = [side.transport.counters().sent_bytes for side in (world.near, world.far)]
+        assert (sent[0] < 100_000) == (far == 2)
+        assert sent[1] > 2_000_000
 
 
 @pytest.mark.server

@@ -38,6 +38,7 @@ from onyx.telemetry.interface import GroupMetrics
 from onyx.telemetry.logs import follow_settings, happened, locate
 from onyx.telemetry.recorder import Recorder
 from onyx.tls.files import GROUPS, CertificateFiles
+from onyx.transport.frames.compression import check_compression
 from onyx.transport.grpc_channel import check_client_name
 from onyx.transport.grpc_transport import GrpcTransport
 from onyx.transport.interface import Transport
@@ -145,6 +146,7 @@ def _connections(settings: Settings) -> tuple[LogFactory, TransportFactory]:
     certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
     # Each transport checks it as well; here the process ends before it has begun.
     check_client_name(settings.transport.tls_client_name, certificates)
+    check_compression(settings.transport.compression)
     tokens = tokens_of_states(settings, SystemClock())
 
     def open_transport() -> GrpcTransport:

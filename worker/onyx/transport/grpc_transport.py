@@ -20,6 +20,7 @@ from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.appends.streams import AppendStreams
 from onyx.transport.counters import Counters
+from onyx.transport.frames.compression import check_compression, this_machine
 from onyx.transport.frames.encoder import lookup_packet
 from onyx.transport.frames.packets import Acks, Completions, Held
 from onyx.transport.grpc_server import GrpcServer
@@ -42,15 +43,20 @@ class GrpcTransport:
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         state_tokens: Tokens | None = None,
+        machine: int | None = None,
     ) -> None:
         """Without certificates streams are not encrypted, and whoever reaches the port may speak.
 
         Args:
             state_tokens: those that open states to clients.
+            machine: the one on which this process is, if not the real one.
 
         Raises:
-            SettingsError: the address cannot be listened on, or clients would count as workers.
+            SettingsError: the address cannot be listened on, clients would count as workers, or
+                there is no such compression here.
         """
+        check_compression(settings.compression)
+        self._machine = this_machine() if machine is None else machine
         self._settings = settings
         self._certificates = certificates
         self._tenancy = tenancy
@@ -81,6 +87,7 @@ class GrpcTransport:
             self._local.room,
             self._clock,
             self._randomness,
+            self._machine,
         )
         self._links = Links(self._tenancy, group, around, self._certificates)
         self._local.inboxes.listen(self._links.inbox_opened, self._links.inbox_closed)

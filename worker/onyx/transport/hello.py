@@ -94,6 +94,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     room: Callable[[], None]
     clock: Clock
     randomness: Randomness
+    machine: int = 0
+    """This one, as its groups have it in their hello; 0: nobody knows."""
 
     def nonce(self) -> int:
         """A number that no other session has; never 0."""

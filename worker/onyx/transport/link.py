@@ -21,9 +21,10 @@ import math
 import threading
 from collections.abc import Iterator
 
-from onyx.settings import FRAME_OVERHEAD_BYTES
+from onyx.settings import FRAME_OVERHEAD_BYTES, Compression
 from onyx.transport.counters import Counters
 from onyx.transport.frames import decoder, encoder
+from onyx.transport.frames.compression import READ, agreed, compressed, plain
 from onyx.transport.frames.packets import (
     Acks,
     Close,
@@ -74,6 +75,7 @@ class Link:
         self._pace = Pace(self._settings.frame_bytes_target, self._settings.heartbeat_interval_s)
         self._asleep_until_s = -math.inf
         """When the writer wakes up by itself; it is awake if that is past."""
+        self._codec: Compression = "none"
         self._unannounced_bytes = 0
         self._announce_bytes = self._settings.link_bytes_max // ACKNOWLEDGE_SHARE
 
@@ -130,6 +132,8 @@ class Link:
                 heard_session=self._receiving.session,
                 received=self._receiving.received,
                 link_bytes_max=self._settings.link_bytes_max,
+                machine=self._around.machine,
+                codecs=READ,
             )
         return encoder.hello_frame(hello)
 
@@ -149,6 +153,7 @@ class Link:
             replaced, self._stream = self._stream, stream
             self._last_heard_s = self._around.clock.monotonic_s()
             self._pace.restart()
+            self._codec = agreed(self._settings.compression, self._around.machine, hello)
             self._announce_bytes = max(1, hello.link_bytes_max // ACKNOWLEDGE_SHARE)
             self._work.notify_all()
         if replaced is not None and replaced is not stream:
@@ -233,8 +238,11 @@ class Link:
                 self._pace.sent(self._around.clock.monotonic_s(), size, left)
                 self.counters.sent_frames += 1
                 self.counters.sent_packets += len(packets)
-                self.counters.sent_bytes += size
-            yield encoder.frame(first, received, packets)
+                codec = self._codec
+            data = compressed(encoder.frame(first, received, packets), codec)
+            with self._lock:
+                self.counters.sent_bytes += len(data)
+            yield data
 
     def _over(self, stream: Stream) -> bool:
         # None may stand before `attach`: the writer has begun, and the other hello is under way.
@@ -275,14 +283,17 @@ class Link:
         Raises:
             FrameError: it is corrupt or not the one that is due; the stream must be closed.
         """
-        frame = decoder.decode(data, self._settings.frame_bytes_max)
+        frame_bytes_max = self._settings.frame_bytes_max
+        whole = plain(data, frame_bytes_max)
+        frame = decoder.decode(whole, frame_bytes_max)
         if isinstance(frame, Hello):
             raise FrameError("a hello came on a stream that has begun")
         with self._delivering:
             with self._lock:
                 if self._stream is not stream:
                     return
-                room = self._note(frame, len(data))
+                self.counters.received_bytes += len(data)
+                room = self._note(frame, len(whole))
             if room:
                 self._around.room()
             for number, packet in enumerate(frame.packets, frame.first):
@@ -298,11 +309,11 @@ class Link:
                 self._receiving.received = number
 
     def _note(self, frame: Frame, size: int) -> bool:
-        """Account for a frame as such; True if a sender that was refused may try again."""
+        """Account for a frame of so many bytes, as its sender holds them, decompressed; True if a
+        sender that was refused may try again."""
         self._last_heard_s = self._around.clock.monotonic_s()
         self.counters.received_frames += 1
         self.counters.received_packets += len(frame.packets)
-        self.counters.received_bytes += size
         if frame.packets:
             self._unannounced_bytes += size
             if self._unannounced_bytes >= self._announce_bytes:

@@ -20,6 +20,7 @@ from onyx.codec.values import decode_returns
 from onyx.errors import SegmentError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.encoded import Encoded
+from onyx.transport.frames.compression import NAMES
 from onyx.transport.frames.packets import (
     CHECKSUM_BYTES,
     CHECKSUM_TAG,
@@ -59,6 +60,8 @@ def decode(data: bytes, frame_bytes_max: int) -> Frame | Hello:
         FrameError: they are corrupt, larger than `frame_bytes_max`, or hold something unknown.
     """
     message = _parse(data, frame_bytes_max)
+    if message.HasField("compressed"):
+        raise FrameError("a frame is compressed where it must not be")
     if message.HasField("hello"):
         if message.packets:
             raise FrameError("a frame holds both a hello and packets")
@@ -96,6 +99,8 @@ def _hello(message: pb.Hello) -> Hello:
         received=message.received,
         link_bytes_max=message.link_bytes_max,
         protocol=message.protocol,
+        machine=message.machine,
+        codecs=tuple([NAMES[each] for each in message.codecs if each in NAMES]),
     )
 
 

@@ -16,6 +16,7 @@ from onyx.codec import segments as codec
 from onyx.codec.columns import encode_schema
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.transport.encoded import Encoded
+from onyx.transport.frames.compression import CODES
 from onyx.transport.frames.packets import CHECKSUM_TAG, Acks, Completions, Held, Hello, checksum
 from onyx.transport.interface import Channel, Control, ControlKind, LookUp, Lookup
 from onyx.wire.v1 import streams_pb2 as pb
@@ -46,6 +47,8 @@ def hello_frame(hello: Hello) -> bytes:
         heard_session=hello.heard_session,
         received=hello.received,
         link_bytes_max=hello.link_bytes_max,
+        machine=hello.machine,
+        codecs=[CODES[each] for each in hello.codecs],
     )
     return _sealed([pb.Frame(hello=message).SerializeToString()])
 

@@ -27,6 +27,7 @@ from onyx.base.runs import Numbers
 from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
+from onyx.settings import Compression
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control, LookUp, LookUpAnswer
 
@@ -63,6 +64,8 @@ class Hello(msgspec.Struct, frozen=True):
     received: int
     link_bytes_max: int
     protocol: int = PROTOCOL
+    machine: int = 0
+    codecs: tuple[Compression, ...] = ()
 
 
 class Open(msgspec.Struct, frozen=True):

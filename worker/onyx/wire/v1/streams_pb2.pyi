@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CODEC_UNSPECIFIED: _ClassVar[Codec]
+    CODEC_LZ4: _ClassVar[Codec]
+    CODEC_ZSTD: _ClassVar[Codec]
+
 class ControlKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CONTROL_KIND_UNSPECIFIED: _ClassVar[ControlKind]
@@ -14,6 +20,9 @@ class ControlKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONTROL_KIND_END: _ClassVar[ControlKind]
     CONTROL_KIND_WATERMARK: _ClassVar[ControlKind]
     CONTROL_KIND_EPOCH: _ClassVar[ControlKind]
+CODEC_UNSPECIFIED: Codec
+CODEC_LZ4: Codec
+CODEC_ZSTD: Codec
 CONTROL_KIND_UNSPECIFIED: ControlKind
 CONTROL_KIND_FLUSH: ControlKind
 CONTROL_KIND_END: ControlKind
@@ -21,21 +30,33 @@ CONTROL_KIND_WATERMARK: ControlKind
 CONTROL_KIND_EPOCH: ControlKind
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "first", "received", "packets", "checksum")
+    __slots__ = ("hello", "first", "received", "packets", "compressed", "checksum")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     PACKETS_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSED_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     first: int
     received: int
     packets: _containers.RepeatedCompositeFieldContainer[Packet]
+    compressed: Compressed
     checksum: int
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., first: _Optional[int] = ..., received: _Optional[int] = ..., packets: _Optional[_Iterable[_Union[Packet, _Mapping]]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., first: _Optional[int] = ..., received: _Optional[int] = ..., packets: _Optional[_Iterable[_Union[Packet, _Mapping]]] = ..., compressed: _Optional[_Union[Compressed, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+
+class Compressed(_message.Message):
+    __slots__ = ("codec", "frame_bytes", "data")
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    codec: Codec
+    frame_bytes: int
+    data: bytes
+    def __init__(self, codec: _Optional[_Union[Codec, str]] = ..., frame_bytes: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "tenancy", "group", "target", "link", "session", "heard_session", "received", "link_bytes_max")
+    __slots__ = ("protocol", "tenancy", "group", "target", "link", "session", "heard_session", "received", "link_bytes_max", "machine", "codecs")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     TENANCY_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +66,8 @@ class Hello(_message.Message):
     HEARD_SESSION_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     LINK_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    CODECS_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     tenancy: str
     group: str
@@ -54,7 +77,9 @@ class Hello(_message.Message):
     heard_session: int
     received: int
     link_bytes_max: int
-    def __init__(self, protocol: _Optional[int] = ..., tenancy: _Optional[str] = ..., group: _Optional[str] = ..., target: _Optional[str] = ..., link: _Optional[int] = ..., session: _Optional[int] = ..., heard_session: _Optional[int] = ..., received: _Optional[int] = ..., link_bytes_max: _Optional[int] = ...) -> None: ...
+    machine: int
+    codecs: _containers.RepeatedScalarFieldContainer[Codec]
+    def __init__(self, protocol: _Optional[int] = ..., tenancy: _Optional[str] = ..., group: _Optional[str] = ..., target: _Optional[str] = ..., link: _Optional[int] = ..., session: _Optional[int] = ..., heard_session: _Optional[int] = ..., received: _Optional[int] = ..., link_bytes_max: _Optional[int] = ..., machine: _Optional[int] = ..., codecs: _Optional[_Iterable[_Union[Codec, str]]] = ...) -> None: ...
 
 class Packet(_message.Message):
     __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions", "schema", "held", "returns", "look_up", "found")
