@@ -16,7 +16,7 @@ import resource
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -54,15 +54,21 @@ class Side:
         channel_in: Channel,
         connection: Connection,
         tls: TlsSettings,
+        settings: TransportSettings | None = None,
+        reach: Callable[[str], str] = str,
     ) -> None:
+        """`reach`: an address that leads to that of the other group. Each is as on a machine of its
+        own, so what `settings` say of compression holds."""
         self.other = other
         self.event = threading.Event()
         files = CertificateFiles.named_by(tls, GROUPS, serves=True)
-        self.transport = GrpcTransport(TransportSettings(), "bench", files)
+        self.transport = GrpcTransport(
+            settings or TransportSettings(), "bench", files, machine=ord(group)
+        )
         self.transport.on_room(self.event.set)
         self.transport.start(group, self)
         connection.send(self.transport.address)
-        self.transport.connect({other: connection.recv()})
+        self.transport.connect({other: reach(connection.recv())})
         self.inbox = self.transport.open_inbox(
             JOB, VERSION, channel_in.target, Bounds(20_000, 1 << 26), self.event.set
         )

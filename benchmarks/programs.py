@@ -183,6 +183,9 @@ PROGRAMS = {
         slow="it is `bench_transport` twice",
         figures=["segments over one stream, TLS to plain", "two hops, p50, TLS to plain"],
     ),
+    "slow_network": Program(
+        "slow_network", "compressed frames over a slow network, to plain ones", slow=SEVERAL
+    ),
     "bench_files": Program(
         "bench_files", "reading and writing files, to loops by hand",
         figures=["read jsonl, 3 keys, *", "read csv, 3 columns, *", "read csv, 20 columns, *",

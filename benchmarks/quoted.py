@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.nexmark import RATES
+from benchmarks.slow_network import GOALS as SLOW_NETWORK
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,15 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
     "latency-columns": (
         Quoted("p50 over two gRPC hops at 200 segments/s", "latency * p50", 1, "ms"),
         Quoted("p99", "latency * p99", 3, "ms"),
+    ),
+    "slow_network": tuple(
+        Quoted(
+            f"{kind} over 100 Mbit/s, {codec}: {text} to without",
+            f"{kind}: {what}, {codec} to none",
+            goal,
+        )
+        for (kind, codec), goals in SLOW_NETWORK.items()
+        for what, text, goal in zip(("wall", "CPU"), ("time", "CPU"), goals, strict=True)
     ),
     "requests": (
         Quoted("ack at 200/s, p50", "ack at 200/s, p50", 5, "ms"),
