@@ -186,16 +186,32 @@ def warnings(kube: Kube) -> list[Any]:
     return [each for each in kube.list("events") if each["type"] == "Warning"]
 
 
-def test_a_namespace_with_the_operator_and_a_running_job_in_it_ends(
-    nodes: None, kube: Kube
+def test_a_namespace_with_the_operator_and_a_running_job_in_it_ends_and_leaves_nothing(
+    nodes: None, kube: Kube, team: Kube
 ) -> None:
     release = Release(kube)
-    release.install()
+    release.install("--set", f"watchNamespaces={{{kube.namespace},{team.namespace}}}")
     release.start_squares("inside", per_second=100).await_some()
+    kinds = {each["kind"] for each in belongings(kube)}
+    assert kinds >= {"Role", "ClusterRole", "ValidatingWebhookConfiguration"}
 
     kube.kubectl("delete", "namespace", kube.namespace, "--timeout=100s")
 
+    until(lambda: not belongings(kube), "what Helm has made outside of it is gone")
     kube.kubectl("create", "namespace", kube.namespace)
+
+
+def belongings(kube: Kube) -> list[Any]:
+    """What Helm has made for the release of a namespace outside of it."""
+    kinds = f"{','.join(ROLES)},validatingwebhookconfiguration,mutatingwebhookconfiguration"
+    found = json.loads(kube.kubectl("get", kinds, "--all-namespaces", "--output", "json"))
+    return [
+        each
+        for each in found["items"]
+        if each["metadata"].get("namespace") != kube.namespace
+        and each["metadata"].get("annotations", {}).get("meta.helm.sh/release-namespace")
+        == kube.namespace
+    ]
 
 
 def killed(workers: Cluster) -> list[str]:
