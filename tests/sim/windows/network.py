@@ -20,13 +20,15 @@ from onyx.requests.request import Answer, Append
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
-from onyx.transport.interface import Bounds, Channel, Lookup, Sendable
+from onyx.transport.interface import Bounds, Channel, Load, Lookup, Sendable
 
 if TYPE_CHECKING:
     from tests.sim.windows.process import Process
 
 Message = tuple[GroupId, str, tuple[Any, ...]]
 """To whom, the name of the handler, and its arguments."""
+LOADS = {True: tuple(Load), False: (Load.HUNGRY, Load.BEHIND)}
+"""What may be said of a peer of this process, and of another."""
 
 
 class Network:
@@ -60,6 +62,10 @@ class Network:
         if source != target and self._choice.random() < self.refusals:
             return None
         return self.processes.get(target)
+
+    def load(self, near: bool) -> Load:
+        """Anything: what is known of a peer may be old."""
+        return self._choice.choice(LOADS[near])
 
     def post(self, source: GroupId, message: Message) -> None:
         if message[0] == source:
@@ -129,6 +135,9 @@ class Link:
                 self._network.taken(channel, item)
             return taken
         return inbox.offer(channel, item)
+
+    def load(self, group: GroupId, channel: Channel) -> Load:
+        return self._network.load(near=group == self._group)
 
     def send_acks(
         self,

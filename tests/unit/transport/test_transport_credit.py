@@ -3,8 +3,11 @@
 import pytest
 
 from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.settings import TransportSettings
+from onyx.transport.counters import Counters
+from onyx.transport.frames.packets import Credit
 from onyx.transport.interface import Channel
-from onyx.transport.sending import InChannel, OutChannel, PacketQueue, Urgency
+from onyx.transport.sending import InChannel, OutChannel, PacketQueue, Sending, Urgency
 
 CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))
 
@@ -53,6 +56,31 @@ def assert_never_without_credit(size: int, granted: int, window: int) -> None:
 def test_credit_is_reported_for_half_of_the_window_at_once():
     into = InChannel(1, CHANNEL, announced=0, granted=100)
     assert [into.take(10, 100) for _ in range(6)] == [False] * 5 + [True]
+
+
+def test_credit_is_reported_when_nothing_is_found_unless_it_was():
+    into = InChannel(1, CHANNEL, announced=0, granted=100)
+    assert not into.take(10, 100)
+    assert into.take(0, 100)
+    into.announced = into.taken
+    assert not into.take(0, 100)
+
+
+def test_a_receiver_is_hungry_when_it_has_all_that_was_sent():
+    sending = Sending(1, TransportSettings(), Counters(), lambda: None)
+    assert sending.is_hungry(CHANNEL), "whoever sends first opens the channel"
+    assert sending.admit(CHANNEL, 1) is None
+    assert not sending.is_hungry(CHANNEL)
+    sending.credit(Credit(1, 0, 100))
+    assert sending.is_hungry(CHANNEL)
+    out = sending.admit(CHANNEL, 10)
+    assert out is not None
+    out.advance(10)
+    assert not sending.is_hungry(CHANNEL)
+    assert sending.credit(Credit(1, 4, 100)), "whoever asked is told"
+    assert not sending.is_hungry(CHANNEL)
+    sending.credit(Credit(1, 10, 100))
+    assert sending.is_hungry(CHANNEL)
 
 
 def test_credit_for_more_than_was_sent_is_impossible_and_old_credit_changes_nothing():

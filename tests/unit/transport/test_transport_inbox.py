@@ -11,7 +11,7 @@ from onyx.flow.batch import Batch
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.encoded import Encoded
-from onyx.transport.interface import Bounds, Channel, Control, ControlKind
+from onyx.transport.interface import Bounds, Channel, Control, ControlKind, Load
 from onyx.transport.local import LocalTransport
 
 JOB, VERSION, TARGET = JobId("job"), AllocationVersion(7), PeerId("b")
@@ -253,7 +253,7 @@ def test_remote_batches_are_decoded_when_taken_and_their_credit_is_returned():
     assert world.inbox.waiting_segments() == 3
     assert returned == []
     assert world.take() == [[1, 2], "END"]
-    assert returned == [2, 1]
+    assert returned == [2, 1, 0], "credit, and that nothing more waits"
 
 
 def test_a_remote_batch_that_cannot_be_decoded_is_dropped_whole_and_counted():
@@ -269,8 +269,42 @@ def test_a_remote_batch_that_cannot_be_decoded_is_dropped_whole_and_counted():
         world.inbox.deliver(channel, broken, returned.append)
     world.inbox.deliver(channel, Encoded(1, codec.encode([{"n": 9}]), b"", b""), returned.append)
     assert world.take() == [[9]]
-    assert returned == [1, 2, 1, 1, 1]
+    assert returned == [1, 2, 1, 1, 1, 0]
     assert world.transport.counters().dropped_corrupt == 4
+
+
+def test_a_task_is_hungry_when_it_finds_nothing_and_behind_when_two_of_its_batches_wait():
+    world = World()
+    here = Channel(JOB, VERSION, PeerId("a"), TARGET)
+    assert world.transport.load(HERE, here) is Load.HUNGRY
+    assert world.send([1, 2, 3, 4])
+    assert world.send([5, 6])
+    assert world.transport.load(HERE, here) is Load.BUSY, "it may take all at once"
+    assert world.take(2) == [[1, 2, 3, 4]]
+    assert world.transport.load(HERE, here) is Load.BUSY
+    assert world.send([7, 8])
+    assert world.transport.load(HERE, here) is Load.BEHIND
+    assert world.transport.load(GroupId("x"), here) is Load.BEHIND
+    assert world.rooms == 0
+    assert world.take(2) == [[5, 6]]
+    assert (world.rooms, world.transport.load(HERE, here)) == (1, Load.BUSY)
+    assert (world.take(2), world.transport.load(HERE, here)) == ([[7, 8]], Load.BUSY)
+    assert (world.take(2), world.transport.load(HERE, here)) == ([], Load.HUNGRY)
+
+
+def test_who_sent_from_elsewhere_hears_when_the_task_has_nothing_left():
+    world = World()
+    returned: list[int] = []
+    item = Encoded(1, codec.encode([{"n": 1}]), b"", b"")
+    world.inbox.deliver(Channel(JOB, VERSION, PeerId("far"), TARGET), item, returned.append)
+    assert world.send([2])
+    assert (world.take(1), returned) == ([[1]], [1])
+    assert (world.take(1), returned) == ([[2]], [1, 0])
+    assert (world.take(1), returned) == ([], [1, 0]), "it was said"
+    world.inbox.deliver(Channel(JOB, VERSION, PeerId("far"), TARGET), item, returned.append)
+    assert world.send([3])
+    assert (world.take(), returned) == ([[1], [3]], [1, 0, 1]), "its own process feeds it"
+    assert (world.take(), returned) == ([], [1, 0, 1, 0])
 
 
 def test_acks_completions_and_held_trees_reach_the_handlers_of_the_same_group_only():

@@ -26,7 +26,7 @@ from onyx.transport.frames.packets import Acks, Completions, Held
 from onyx.transport.grpc_server import GrpcServer
 from onyx.transport.hello import Surroundings
 from onyx.transport.inbox import BoundedInbox
-from onyx.transport.interface import Bounds, Channel, Control, Handlers, Lookup, Sendable
+from onyx.transport.interface import Bounds, Channel, Control, Handlers, Load, Lookup, Sendable
 from onyx.transport.links import Links
 from onyx.transport.local import LocalTransport
 from onyx.transport.pieces import acks_packets, completions_packets, held_packets, returns_packets
@@ -127,6 +127,13 @@ class GrpcTransport:
         if not isinstance(item, Control) and not len(item):
             return True
         return link.send(channel, item, more)
+
+    def load(self, group: GroupId, channel: Channel) -> Load:
+        """What a peer has to do, here or there."""
+        if group == self._group:
+            return self._local.load(group, channel)
+        link = None if self._links is None else self._links.get(group)
+        return Load.HUNGRY if link is not None and link.is_hungry(channel) else Load.BEHIND
 
     def send_acks(
         self,

@@ -18,6 +18,12 @@ peer took its batch or its task has stopped, loses its place when somebody behin
 meanwhile. Rejected: a share of the room for each local sender, because a batch larger than the
 share would need a rule of its own.
 
+Load. A sender that may choose asks what a peer has to do (`load`). It is hungry when its task has
+looked for more and found nothing, and behind when two of its batches wait. Who is in another
+process knows only of hunger: by the credit that is returned then, and already when the task takes
+the last that waits, unless it is fed by its own process. That nothing waits says nothing then: the
+tasks of a thread take turns, so what the process reads is always taken at once.
+
 What is held back (`hold`) stays aside and takes no room, so that others go on: its senders are
 refused meanwhile, and remote ones get no credit.
 
@@ -53,12 +59,17 @@ from onyx.transport.interface import (
     Control,
     ControlKind,
     Delivery,
+    Load,
     Partial,
     Sendable,
 )
 
 logger = logging.getLogger("onyx.transport")
 InboxKey = tuple[JobId, AllocationVersion, PeerId]
+BATCH_FIRST = 128
+BATCHES_AHEAD = 2
+"""A task is behind when so many batches wait: the next one should be there when it ends one, and
+what waits beyond is better done by whoever is hungry first."""
 _HURRYING = frozenset({ControlKind.FLUSH, ControlKind.END})
 
 
@@ -128,6 +139,13 @@ class BoundedInbox:
         self._turns: dict[Channel, _Turn] = {}
         """Local senders that wait for room, in their order."""
         self._tries = 0
+        self._batch = BATCH_FIRST
+        """Segments that the task takes at once, at most, as far as it has taken any."""
+        self._owed: dict[Channel, Callable[[int], None]] = {}
+        """Channels of other processes of which something was taken since nothing was found."""
+        self._hungry = True
+        self._fed = False
+        """Whether something of this process has come since the task looked last."""
         self._open = True
         self._remote_channels = 0
 
@@ -189,10 +207,22 @@ class BoundedInbox:
             self._turns.pop(channel, None)
             self.counters.local_batches += 1
             self._look_at(item)
+            self._fed = True
             was_empty = self._append(_Waiting(channel, item, size, None))
         if was_empty:
             self._wake()
         return True
+
+    def load(self) -> Load:
+        """What the task has to do. When it is behind, senders hear of room by the next
+        `take`."""
+        with self._lock:
+            if self._hungry:
+                return Load.HUNGRY
+            if self._waiting < BATCHES_AHEAD * self._batch:
+                return Load.BUSY
+            self._refused = True
+            return Load.BEHIND
 
     def _kept_from(self, channel: Channel) -> int:
         """Segments of those that wait before this sender, under the lock. Who has not come again
@@ -217,7 +247,8 @@ class BoundedInbox:
     def deliver(
         self, channel: Channel, item: Encoded | Control, taken: Callable[[int], None]
     ) -> None:
-        """Take an item of another process; `taken` gets its weight when the task has it."""
+        """Take an item of another process; `taken` gets its weight when the task has it, and 0 when
+        the task has found nothing after that."""
         with self._lock:
             if not self._open:
                 self.counters.dropped_version += 1
@@ -235,6 +266,7 @@ class BoundedInbox:
         """Append under the lock; True if the queue was empty."""
         was_empty = not self._queue
         self._queue.append(waiting)
+        self._hungry = False
         self._waiting += waiting.weight
         self._hurrying += hurries(waiting.item)
         return was_empty
@@ -269,12 +301,22 @@ class BoundedInbox:
                 self._hurrying -= hurries(waiting.item)
                 taken.append(waiting)
             self._waiting -= total
+            self._batch = segments_max
             # Reset under the lock and told after it: a sender that is refused in between sets it
             # again, and is told by the next `take`.
             room = self._refused and bool(taken)
             if room:
                 self._refused = False
+            remote = {each.channel: each.taken for each in taken if each.taken is not None}
+            self._owed |= remote
+            self._hungry = not taken
+            hungry: dict[Channel, Callable[[int], None]] = {}
+            if not self._queue and not self._fed:
+                hungry, self._owed = self._owed, hungry
+            self._fed = False
         _return_credit(taken)
+        for report in hungry.values():
+            report(0)
         if room:
             self._room()
         return self._decoded(taken)

@@ -94,6 +94,16 @@ class Partial(msgspec.Struct, frozen=True):
 Sendable = Batch | Partial | Control
 
 
+class Load(enum.IntEnum):
+    """What a peer has to do, the least first."""
+
+    HUNGRY = 0
+    """It has looked for more, and found nothing."""
+    BUSY = 1
+    BEHIND = 2
+    """There is as much as it needs for some time."""
+
+
 class Delivery(msgspec.Struct):
     """What a task takes from its inbox."""
 
@@ -235,6 +245,11 @@ class Transport(Protocol):
         Raises:
             SegmentError: a segment cannot be encoded, or one alone does not fit in a frame.
         """
+        ...
+
+    def load(self, group: GroupId, channel: Channel) -> Load:
+        """What the peer at the end of a channel has to do. Of one in another process nobody knows
+        more than whether it is hungry. When it is behind, try again after `on_room`."""
         ...
 
     def send_acks(

@@ -101,6 +101,11 @@ class Link:
         with self._lock:
             return self._sending.queue(out, pieces, Urgency.GATHER if more else Urgency.ITEM)
 
+    def is_hungry(self, channel: Channel) -> bool:
+        """Whether the receiver has taken all that was sent on the channel, and found no more."""
+        with self._lock:
+            return self._sending.is_hungry(channel)
+
     def send_packets(
         self, packets: list[bytes], urgent: bool = False, bounded: bool = True
     ) -> bool:

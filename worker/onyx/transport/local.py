@@ -21,7 +21,7 @@ from onyx.ledger.returns import Trees
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
-from onyx.transport.interface import Bounds, Channel, Control, Handlers, Lookup, Sendable
+from onyx.transport.interface import Bounds, Channel, Control, Handlers, Load, Lookup, Sendable
 
 
 class LocalTransport:
@@ -79,6 +79,11 @@ class LocalTransport:
             if not self._short_circuit:
                 item = through_bytes(item)
         return inbox.offer(channel, item)
+
+    def load(self, group: GroupId, channel: Channel) -> Load:
+        """What a peer of this group has to do."""
+        inbox = self.inboxes.find((channel.job, channel.version, channel.target))
+        return Load.BEHIND if group != self._group or inbox is None else inbox.load()
 
     def send_acks(
         self,

@@ -33,7 +33,8 @@ segments beyond that total in flight (see `may_send` for a batch larger than the
 not differences: a repeated or late report does no harm. Credit bounds what a receiver holds for
 each channel; `PacketQueue.bytes` bounds what a sender holds for each link. Each channel also counts
 its items, and the receiver checks the count: a fault in the numbering of packets breaks the stream
-and never reaches a task.
+and never reaches a task. A receiver for which nothing waits reports at once, which is how senders
+know that it is hungry.
 """
 
 from __future__ import annotations
@@ -169,6 +170,14 @@ class Sending:
             self.refuse()
             return None
         return out
+
+    def is_hungry(self, channel: Channel) -> bool:
+        """Whether the receiver has taken all that was sent on the channel, or nothing was yet. When
+        not, a sender that asks hears of credit."""
+        out = self._channels.get(channel)
+        hungry = not self.full() and (out is None or (out.window > 0 and out.sent == out.taken))
+        self._refused = self._refused or not hungry
+        return hungry
 
     def queue(
         self,
@@ -414,6 +423,9 @@ class InChannel(msgspec.Struct):
     def take(self, segments: int, window: int) -> bool:
         """The task has taken so many; True if that should be reported to the sender: when it takes
         more than half of the window that it knows for in use, beyond which it may send nothing.
-        Sooner would cost more messages, for which batches do not wait."""
+        Sooner would cost more messages, for which batches do not wait. None more: nothing
+        waits for the task, so whoever has more should hear of all that was taken."""
+        if not segments:
+            return self.announced != self.taken
         self.taken += segments
         return self.announced < 0 or self.taken - self.announced > min(window, self.granted) // 2

@@ -1,9 +1,16 @@
 """What a task has produced and not yet handed over, in order, and which peer of a child gets it.
 
 Bounded by construction: a task does not read the next batch before this is empty. A refused send
-keeps its position. An ungrouped batch goes to the next peer in turn that has room, so slow peers
-get less; a grouped one is split by the slot of its key, or of its id, and waits for exactly that
-peer.
+keeps its position. A grouped batch is split by the slot of its key, or of its id, and waits for
+exactly that peer.
+
+An ungrouped batch stays in this process if a peer of the child here is hungry, for it need not be
+encoded then. If not, it goes to a process that is; if none is, it stays, unless all peers here are
+behind: then it waits for whoever is the first to take more. So processes that have the same work
+share none, and all work while one has too much. Where the child has no peer here, or has all here,
+it goes to the next one in turn that has room, so slow peers get less. Rejected: to go elsewhere
+when the inbox here is full. Inboxes are full wherever a source is faster than a function, so as
+much would cross as by dice; and one holds minutes of work of a slow function.
 
 What goes back in a loop waits apart, and holds nothing up: the task goes on reading meanwhile. If
 it did not, two tasks of a loop with full inboxes would wait for each other for ever. So the tasks
@@ -26,7 +33,7 @@ from onyx.flow.groups.keys import slots_of_shards
 from onyx.ids import TaskName
 from onyx.ledger.lineage import mix
 from onyx.task.channels.wiring import ChildTask, Site, Wiring
-from onyx.transport.interface import Channel, Control, Partial, Sendable, Transport
+from onyx.transport.interface import Channel, Control, Load, Partial, Sendable, Transport
 
 BACK_SEGMENTS_MAX = 1_000_000
 """Segments of a task that may wait to go back in a loop."""
@@ -55,6 +62,10 @@ class Outbox:
         self._sends_back = {
             site.peer: child.task for child in wiring.children if child.back for site in child.sites
         }
+        self._helpers: dict[TaskName, int] = defaultdict(int)
+        """How many others may help before one here gets more, for each child. Tasks of one thread
+        take turns, so whoever is here has found nothing whenever a batch has left."""
+        self._places = {child.task: _places(child, wiring) for child in wiring.children}
         self._turns: dict[TaskName | None, int] = defaultdict(lambda: wiring.rank)
         """Whose turn it is, for each child: one turn for all would give some peers nothing."""
 
@@ -130,13 +141,41 @@ class Outbox:
         if len(sites) == 1:
             site = sites[0]
             return self._transport.send(site.group, self._channels[site.peer], pending.item, more)
+        assert pending.child is not None, "what may go to several peers is for a child"
+        near, far = self._places[pending.child]
+        if not near or not far:
+            return self._offer_in_turn(pending, sites, more)
+        helpers = self._helpers[pending.child]
+        if not helpers:
+            if self._offer_in_turn(pending, near, more, Load.HUNGRY):
+                return True
+            helpers = len(far)
+        if self._offer_in_turn(pending, far, more, Load.HUNGRY):
+            self._helpers[pending.child] = helpers - 1
+            return True
+        self._helpers[pending.child] = 0
+        return self._offer_in_turn(pending, near, more, Load.BUSY)
+
+    def _offer_in_turn(
+        self, pending: _Pending, sites: tuple[Site, ...], more: bool, most: Load = Load.BEHIND
+    ) -> bool:
         turn = self._turns[pending.child]
         for step in range(len(sites)):
             site = sites[(turn + step) % len(sites)]
-            if self._transport.send(site.group, self._channels[site.peer], pending.item, more):
+            channel = self._channels[site.peer]
+            if most < Load.BEHIND and self._transport.load(site.group, channel) > most:
+                continue
+            if self._transport.send(site.group, channel, pending.item, more):
                 self._turns[pending.child] = turn + step + 1
                 return True
         return False
+
+
+def _places(child: ChildTask, wiring: Wiring) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
+    """The peers of a child in this process, and in others. What goes back in a loop has no choice
+    to wait for: the loop would come to rest."""
+    near = tuple(site for site in child.sites if site.group == wiring.me.group and not child.back)
+    return near, tuple(site for site in child.sites if site not in near)
 
 
 class _Pending(msgspec.Struct):
