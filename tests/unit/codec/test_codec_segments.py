@@ -13,6 +13,17 @@ def test_a_value_that_cannot_travel_is_named_with_its_segment_and_key():
         codec.encode([{"n": 1}, {"fine": 1, "bad": {1, 2}}])
 
 
+class Text(str):
+    pass
+
+
+@pytest.mark.parametrize("key", [1, None, b"n", Text("n")])
+@pytest.mark.parametrize("encode", [codec.encode, codec.encode_apart])
+def test_a_key_that_is_no_text_is_refused_among_those_that_are(key, encode):
+    with pytest.raises(SegmentError, match="segment 2 of the batch"):
+        encode([{"n": 1}, {}, {key: 1}, {"m": [{"n": 1}]}])
+
+
 def test_a_segment_that_is_not_a_dict_is_refused():
     with pytest.raises(SegmentError, match="not a dict"):
         codec.encode([{"n": 1}, object()])

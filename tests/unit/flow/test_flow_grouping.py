@@ -128,6 +128,20 @@ def test_a_bool_does_not_find_what_an_int_has_left():
     assert one != true
 
 
+def test_keys_are_hashed_for_nobody_who_only_asks_whether_they_are_groups():
+    group = grouping()
+    keys = [1, 2**64 - 1, -(2**63), True, "a", b"b", None]
+    assert group.check([{"k": key} for key in keys]).raws == keys
+    assert not any(group._memos.values())
+
+
+@pytest.mark.parametrize("key", [2**64, -(2**63) - 1, float("nan")])
+@pytest.mark.parametrize("others", [[], [1], [True, "a"]])
+def test_what_is_no_group_is_refused_without_a_hash_too(key, others):
+    with pytest.raises(UserError, match="a group key is"):
+        grouping().check([{"k": each} for each in [*others, key]])
+
+
 def test_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "MEMO_KEYS_MAX", 10)
     group = grouping()

@@ -87,9 +87,12 @@ def _is_native(segments: Sequence[Segment]) -> bool:
     Raises:
         TypeError: one of them cannot travel.
     """
-    keys = set(map(type, set().union(*segments)))
-    found = list(levels(get_referents(*segments)))
-    if not (keys <= TEXT and all(map(fits, found))):
+    values = get_referents(*segments)
+    # Of a dict whose keys may be no text, they are among these.
+    text = len(values) == sum(map(len, segments))
+    text = text or TEXT.issuperset(map(type, set().union(*segments)))
+    found = list(levels(values))
+    if not (text and all(map(fits, found))):
         raise TypeError("a type that cannot travel")
     return all(map(is_native, found))
 

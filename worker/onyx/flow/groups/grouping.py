@@ -12,6 +12,7 @@ do: to split the keys costs as much for the peers that are elsewhere as it saves
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -22,13 +23,10 @@ from onyx.flow.batch import DICTS, Segments, as_dicts, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes, KeyList, Remembered
 from onyx.flow.groups.getters import KeyGetter, naming
-from onyx.flow.groups.keys import are_plain_parts, column_hashes, key_hash, slots_of_shards
+from onyx.flow.groups.keys import are_sound, column_hashes, key_hash, slots_of_shards
 from onyx.flow.routed import Outgoing
 from onyx.flow.segment import Segment, SegmentFailure
 from onyx.model.job import CatalogEntry
-
-_PLAIN = frozenset({str, bool, bytes, type(None)})
-"""Types of which every value has canonical bytes."""
 
 MEMO_KEYS_MAX = 65_536
 """Hashes remembered for each kind of key; beyond it all are forgotten."""
@@ -86,26 +84,25 @@ class Grouping:
 
     def _check_dicts(self, segments: list[Segment]) -> KeyCodes | KeyList:
         keys = self._getter.of_dicts(segments)
-        if not self._is_plain(keys):
+        if not _are_sound(keys):
             self._hashes(keys)
         return keys
 
     def _check_columns(self, columns: Columns) -> KeyCodes | KeyList:
         found = self._getter.of_columns(columns)
-        if found.column is None and not self._is_plain(found):
+        if found.column is None and not _are_sound(found):
             self._remembered.of(found)
         return found
-
-    def _is_plain(self, keys: KeyCodes | KeyList) -> bool:
-        """Whether all keys are known to have canonical bytes."""
-        if keys.names is None:
-            return _PLAIN.issuperset(map(type, keys.raws))
-        return are_plain_parts(keys.raws)
 
     def slots_of(self, segments: Segments, n: int) -> Indices:
         """For each segment the one of `n` slots that has its group: that of its shard."""
         assert n > 0
         return slots_of_shards(self.hashes_of(segments), n)
+
+
+def _are_sound(keys: KeyCodes | KeyList) -> bool:
+    """Whether all keys are known to have canonical bytes."""
+    return are_sound(keys.raws if keys.names is None else list(chain.from_iterable(keys.raws)))
 
 
 class _HashMemo(dict[Any, int]):

@@ -19,10 +19,9 @@ nothing, however many keys there are. Mixed by splitmix64, text in words of eigh
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +38,9 @@ state moves from peer to peer; so at most so many peers of a grouped task have a
 
 PLAIN_KEYS = frozenset({str, int, bytes, type(None)})
 """Exact types of which no two keys of different groups are equal for Python."""
+
+_SOUND = PLAIN_KEYS | {bool}
+"""Types of which every value is a key, but for ints beyond 64 bits."""
 
 DEPTH_MAX = 16
 
@@ -88,11 +90,10 @@ def shard_of(key: Any) -> int:
     return key_hash(key) % SHARDS
 
 
-def are_plain_parts(parts: Iterable[Sequence[Any]]) -> bool:
-    """Whether nothing can be wrong with keys that have these parts; False may be wrong."""
-    values = list(chain.from_iterable(parts))
+def are_sound(values: Sequence[Any]) -> bool:
+    """Whether nothing can be wrong with these keys, or parts of keys; False may be wrong."""
     kinds = set(map(type, values))
-    if not kinds <= PLAIN_KEYS:
+    if not kinds <= _SOUND:
         return False
     ints = [each for each in values if type(each) is int] if len(kinds) > 1 else values
     return int not in kinds or (min(ints) >= _INT_MIN and max(ints) < 2**64)
