@@ -7,9 +7,8 @@ message has both. It has nothing of the state, which is the user's data.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from onyx.codec.refusals import refused, refused_rows
 from onyx.errors import UserError, UserFunctionError, describe_type
@@ -25,8 +24,8 @@ from onyx.windows.firing import AnyFiring, Firing, FiringRows, in_rows, row_of, 
 Function = Callable[..., Any]
 Emitted = tuple[Firing, list[Segment]]
 """What one firing has emitted."""
-Where = Callable[[], str]
-"""What is at fault, worked out only when something is."""
+Called = Literal["sync", "emit"]
+"""The key of a trigger that names the function."""
 
 
 class TriggerCalls:
@@ -53,9 +52,8 @@ class TriggerCalls:
         Raises:
             UserFunctionError: it has raised.
         """
-        name = firing.trigger.sync
-        if name is not None:
-            self._call_one(name, partial(_where, firing.trigger, "sync", name), firing)
+        if firing.trigger.sync is not None:
+            self._call_one("sync", firing.trigger.sync, firing)
 
     def emit(self, firing: Firing) -> list[Segment]:
         """The segments that the trigger's `emit` gives, for `checked`; none without one.
@@ -69,8 +67,7 @@ class TriggerCalls:
             return []
         if name == EMIT_ROWS:
             return [row_of(firing)]
-        where = partial(_where, firing.trigger, "emit", name)
-        return _segments(where, self._call_one(name, where, firing))
+        return _segments(firing.trigger, self._call_one("emit", name, firing))
 
     def sync_rows(self, firing: FiringRows, rows: Columns) -> None:
         """Call the trigger's `sync` with rows of a firing, if it has one.
@@ -78,10 +75,8 @@ class TriggerCalls:
         Raises:
             UserFunctionError: it has raised.
         """
-        name = firing.trigger.sync
-        if name is not None:
-            where = partial(_where, firing.trigger, "sync", name)
-            self._call(name, where, firing, rows.record_batch)
+        if firing.trigger.sync is not None:
+            self._call("sync", firing.trigger.sync, firing, rows.record_batch)
 
     def emits_as_they_are(self, firing: FiringRows) -> bool:
         """Whether the rows of a firing are what its trigger emits, and all of them can be sent. Of
@@ -97,50 +92,53 @@ class TriggerCalls:
         name = firing.trigger.emit
         if name is None:
             return None
-        where = partial(_where, firing.trigger, "emit", name)
         made: Columns | None = rows
         if name != EMIT_ROWS:
-            result = self._call(name, where, firing, rows.record_batch)
+            result = self._call("emit", name, firing, rows.record_batch)
             try:
                 made = result_columns(result)
             except UserError as error:
-                raise UserFunctionError(f"{where()}: {error}") from error
+                where = _where(firing.trigger, "emit")
+                raise UserFunctionError(f"{where}: {error}") from error
         found = [] if made is None else refused_rows(made)
         if found:
-            raise _cannot_be_sent(where(), found[0][1])
+            raise _cannot_be_sent(firing.trigger, found[0][1])
         return made
 
-    def _call_one(self, name: str, where: Where, firing: Firing) -> Any:
+    def _call_one(self, key: Called, name: str, firing: Firing) -> Any:
         if firing.trigger.batch_format == "arrow":
             raise UserFunctionError(
-                f"{where()} takes record batches (batchFormat: arrow), but the groups or states "
-                "that fire have values of types that no column holds together: make them alike, "
-                "or remove batchFormat"
+                f"{_where(firing.trigger, key)} takes record batches (batchFormat: arrow), but the "
+                "groups or states that fire have values of types that no column holds together: "
+                "make them alike, or remove batchFormat"
             )
-        return self._call(name, where, firing, firing.state)
+        return self._call(key, name, firing, firing.state)
 
-    def _call(self, name: str, where: Where, firing: Firing | FiringRows, state: Any) -> Any:
+    def _call(self, key: Called, name: str, firing: Firing | FiringRows, state: Any) -> Any:
         arguments = (firing.window, firing.trigger, firing.state_event(), state)
         try:
             return self._functions[name](self._event, *arguments)
         except BaseException as error:
-            raise UserFunctionError(blamed(where(), error)) from error
+            where = _where(firing.trigger, key)
+            raise UserFunctionError(blamed(where, error)) from error
 
 
-def _where(trigger: Trigger, key: str, name: str) -> str:
+def _where(trigger: Trigger, key: Called) -> str:
+    """What is at fault."""
+    name = trigger.sync if key == "sync" else trigger.emit
     return f"trigger {trigger.id or trigger.type} of window {trigger.window_id}: {key} {name}"
 
 
-def _segments(where: Where, made: Any) -> list[Segment]:
+def _segments(trigger: Trigger, made: Any) -> list[Segment]:
     """What an emit function returned: one segment, several or none."""
     if made is None:
         return []
     found = [made] if isinstance(made, dict) else made
     if not isinstance(found, list | tuple):
-        raise _refused(where(), describe_type(made))
+        raise _refused(trigger, describe_type(made))
     for each in found:
         if not isinstance(each, dict):
-            raise _refused(where(), f"{describe_type(made)} that holds {describe_type(each)}")
+            raise _refused(trigger, f"{describe_type(made)} that holds {describe_type(each)}")
     return list(found)
 
 
@@ -155,19 +153,19 @@ def checked(emitted: Sequence[Emitted]) -> list[Segment]:
     if found:
         index, error = found[0]
         firings = [firing for firing, made in emitted for _ in made]
-        trigger = firings[index].trigger
-        where = _where(trigger, "emit", trigger.emit or "")
-        raise _cannot_be_sent(where, error)
+        raise _cannot_be_sent(firings[index].trigger, error)
     return segments
 
 
-def _cannot_be_sent(where: str, error: Exception) -> UserFunctionError:
+def _cannot_be_sent(trigger: Trigger, error: Exception) -> UserFunctionError:
+    where = _where(trigger, "emit")
     return UserFunctionError(f"{where} returned a segment that cannot be sent: {error}")
 
 
-def _refused(where: str, found: str) -> UserFunctionError:
+def _refused(trigger: Trigger, found: str) -> UserFunctionError:
     return UserFunctionError(
-        f"{where} returned {found}: it must return a dict, a list of dicts or None"
+        f"{_where(trigger, 'emit')} returned {found}: it must return a dict, a list of dicts or "
+        "None"
     )
 
 
