@@ -36,9 +36,10 @@ T = TypeVar("T")
 
 CHECK_INTERVAL_S = 4.0
 """Period at which it is asked whether ZooKeeper still answers."""
-ANSWER_TIMEOUT_S = 4.0
-"""A log that has not answered by then is said to be lost. The question goes on for as long as a
-session may last, which may be longer than whoever looks on should wait for the reason."""
+ANSWER_TIMEOUT_S = 3.0
+"""A log that has not answered by then is said to be lost, ten seconds after it was at the latest:
+before it comes the interval, behind it the longest wait for the page of a server. The question goes
+on for as long as a session may last, longer than whoever looks on should wait for a reason."""
 REOPEN_S = 5.0
 """Wait before a log that could not be opened is tried again."""
 ARRIVAL_TIMEOUT_S = 20.0
