@@ -44,6 +44,13 @@ def prepare(kube: Kube) -> None:
     kube.kubectl("create", "namespace", f"{kube.namespace}-away")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_namespace_stays(installed: Release) -> Iterator[None]:
+    yield
+    other = f"{installed.kube.namespace}-away"
+    installed.kube.kubectl("delete", "namespace", other, "--wait=false")
+
+
 @pytest.fixture
 def away(release: Release) -> Iterator[Release]:
     """The same workers in that namespace, in a tenancy of their own, and a bucket for both."""
@@ -63,7 +70,6 @@ def away(release: Release) -> Iterator[Release]:
     kube.wait(f"oc/{NAME}", "Ready")
     yield Release(kube)
     kube.kubectl("delete", "oj,oc", "--all", "--timeout=60s")
-    kube.kubectl("delete", "namespace", kube.namespace, "--wait=false")
 
 
 def test_a_job_goes_on_in_another_namespace_with_a_savepoint_from_a_bucket(
