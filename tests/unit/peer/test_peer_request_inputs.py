@@ -75,7 +75,7 @@ def test_what_may_be_in_the_journal_of_a_killed_job_is_never_refused_for_good(
 ) -> None:
     world.submit("old")
     world.replicas.tell(KillJob(job="old"))
-    killed = "job old was killed: what is in its journals is processed by the job that upgrades it"
+    killed = "job old was killed or has failed: what is in its journals is processed by the job"
     assert world.find(asked, is_new=True).startswith(f"unknown: {killed}")
     assert world.find(asked).startswith(f"unavailable: {killed}")
     world.submit("new", "later", upgrades="old")

@@ -124,9 +124,9 @@ def test_a_suspended_job_says_how_it_goes_on():
     log = ReplicaLog().join("g", peers=3).submit().ready()
     log.tell(RegisterPartitions(job="j", task="read", count=1, digest="d"))
     log.tell(SuspendJob(job="j"))
-    assert why_waiting(log.new, "j") == "it is suspended: `onyx resume j` lets it go on"
+    assert why_waiting(log.new, "j") == "`onyx resume j` lets it go on"
     log.tell(DrainJob(job="j"))
-    reported = "it is suspended: `onyx resume j` lets it finish what is pending"
+    reported = "`onyx resume j` lets it finish what is pending"
     assert why_waiting(log.new, "j") == reported
 
 

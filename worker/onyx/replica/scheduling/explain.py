@@ -31,7 +31,7 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
         return None
     if replica.run(job).suspended:
         then = "finish what is pending" if replica.run(job).draining else "go on"
-        return f"it is suspended: `onyx resume {job}` lets it {then}"
+        return f"`onyx resume {job}` lets it {then}"
     needs = demand(replica, job)
     if needs.scheduler not in TASK_SCHEDULERS:
         known = ", ".join(TASK_SCHEDULERS)
