@@ -109,6 +109,10 @@ PROGRAMS = {
         only_named=True,
         elsewhere="100 million rows on Spark; `spark_windows` is the same over few",
     ),
+    "grouping": Program(
+        "grouping", "sums by key over a million groups, against DuckDB and Spark",
+        not_tiny={"* / spark": SPARK}, slow=SEVERAL,
+    ),
     "group_memory": Program("group_memory", "10 million groups with a sum: memory, and restoring"),
     "bench_restore": Program("bench_restore", "state that comes back from small chunks"),
     "bench_windows": Program("bench_windows", "windows alone: segments into states, firings"),

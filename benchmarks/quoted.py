@@ -119,6 +119,11 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
     ),
     "spark_windows-global": _A_GLOBAL_WINDOW,
     "spark_windows-large": _A_GLOBAL_WINDOW,
+    "grouping": (
+        Quoted("sums of 20 million rows by a million keys, one process in columns, to DuckDB",
+               "CPU of onyx-1 / duckdb", 4.0),
+        Quoted("the same to Spark", "CPU of onyx-1 / spark", 0.35),
+    ),
     "group_memory": (
         Quoted("memory of a group with a sum", "memory of a group with a sum", 80, "bytes"),
         Quoted("groups with a sum restored", "groups with a sum restored", 2_000_000, "/s", True),
