@@ -225,7 +225,7 @@ class ArrayBucket(Bucket):
 
     def remove(self, keys: Iterable[Any]) -> None:
         """Groups that are there go."""
-        self._rows.remove(np.fromiter(map(self._row, keys), np.intp))
+        self._rows.remove(self._present(list(keys))[1])
 
     def used(self, keys: Iterable[Any]) -> None:
         """All are in memory."""
