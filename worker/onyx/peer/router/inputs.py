@@ -307,8 +307,8 @@ class RequestInputs:
         if has_completed(replica, job):
             return f"job {job} has completed: all that was in its journals is processed"
         return (
-            f"job {job} was killed or has failed: what is in its journals is processed by the job that "
-            "upgrades it (onyx submit --upgrade)"
+            f"job {job} was killed or has failed: what is in its journals is processed by the job "
+            "that upgrades it (onyx submit --upgrade)"
         )
 
     def _name(self, replica: Replica, job: JobId) -> str:
