@@ -8,7 +8,7 @@ from tests.support.log.runs import by_job
 
 from onyx.ids import JobId
 from onyx.replica.jobs import restless
-from onyx.replica.scheduling.colocation import by_machine
+from onyx.replica.scheduling.dealing import by_group
 from onyx.replica.state import Replica
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def membership(cluster: Cluster) -> str | None:
 
 def runnable(cluster: Cluster, replica: Replica) -> list[JobId]:
     """Jobs that want peers and that the whole cluster, if it had nothing else to do, could run."""
-    machines = by_machine(replica, replica.peers).values()
-    room = {"balanced": len(replica.peers), "colocated": max(map(len, machines), default=0)}
+    groups = by_group(replica, replica.peers).values()
+    room = {"balanced": len(replica.peers), "colocated": max(map(len, groups), default=0)}
     wanting = [job for job in replica.jobs if not replica.run(job).suspended]
     jobs = cluster.jobs
     return [job for job in wanting if len(jobs[job].tasks) <= room[jobs[job].task_scheduler]]

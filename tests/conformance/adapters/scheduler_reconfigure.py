@@ -1,5 +1,7 @@
 """Cases of `scheduler_reconfigure.json`: a replica is scheduled.
 
+A site of a colocated job is a process here, so those of the case are groups.
+
 What binds is what the README of the cases says: counts, peers of tasks that did not shrink stay,
 tags, small distinct slots that are stable, the number of ackers. Not which of equal peers it is.
 """
@@ -8,10 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from immutables import Map
+from msgspec.structs import replace
 from tests.conformance import replicas
 from tests.support.log.invariants import slots_are_unique, tags_are_kept
 
-from onyx.ids import Position
+from onyx.ids import GroupId, Position
 from onyx.replica.derived import settle
 from onyx.replica.state import Replica
 
@@ -19,6 +23,9 @@ from onyx.replica.state import Replica
 def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
     """None when we answer as the case says."""
     old = replicas.replica(case["replica"])
+    schedulers = (case["replica"].get("task-schedulers") or {}).values()
+    if "colocated" in map(replicas.short, schedulers):
+        old = _with_groups_of_sites(old)
     # As if all peers had come with this entry: settling looks for changes.
     new = settle(Replica(), old, Position(0))
     expected = case["expected"]
@@ -33,6 +40,15 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
         *_sites(case["replica"], new),
     ]
     return "; ".join(problems) or None
+
+
+def _with_groups_of_sites(replica: Replica) -> Replica:
+    sites = {peer: GroupId(str(replica.peer_sites[peer]["address"])) for peer in replica.peers}
+    groups = tuple(dict.fromkeys(sites.values()))
+    index = {
+        group: tuple(peer for peer in replica.peers if sites[peer] == group) for group in groups
+    }
+    return replace(replica, groups=groups, groups_index=Map(index), groups_reverse_index=Map(sites))
 
 
 def _moved(old: Replica, new: Replica) -> list[str]:

@@ -18,6 +18,7 @@ from tests.support.log.runs import by_job
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.members import LEFT_GROUPS_KEPT_MAX
 from onyx.replica.scheduling import colocation
+from onyx.replica.scheduling.dealing import by_group
 from onyx.replica.scheduling.demand import demand, has_tags
 from onyx.replica.state import Replica
 
@@ -185,23 +186,23 @@ def demands_are_those_found_anew(replica: Replica) -> Iterator[str]:
 
 
 def tasks_on(replica: Replica, job: JobId) -> dict[str, dict[TaskName, int]]:
-    """How many peers of each task a machine has."""
+    """How many peers of each task a process has."""
     found: dict[str, dict[TaskName, int]] = {}
     for task, peers in replica.run(job).allocation.items():
-        for machine, mine in colocation.by_machine(replica, peers).items():
-            found.setdefault(machine, {})[task] = len(mine)
+        for group, mine in by_group(replica, peers).items():
+            found.setdefault(group, {})[task] = len(mine)
     return found
 
 
 def colocated_jobs_sit_together(replica: Replica) -> Iterator[str]:
-    """Every machine of such a job has each of its tasks equally often."""
+    """Every process of such a job has each of its tasks equally often."""
     for job in by_job(replica, "allocation"):
         if replica.spec(job).task_scheduler != colocation.SCHEDULER:
             continue
-        for machine, counts in sorted(tasks_on(replica, job).items()):
+        for group, counts in sorted(tasks_on(replica, job).items()):
             numbers = [counts.get(task, 0) for task in replica.tasks_of(job)]
             if len(set(numbers)) > 1:
-                yield f"{machine} has {counts} of {job}"
+                yield f"{group} has {counts} of {job}"
 
 
 def size_is_bounded(replica: Replica) -> Iterator[str]:

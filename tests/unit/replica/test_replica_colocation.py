@@ -1,4 +1,4 @@
-"""Colocated jobs: whole batches of tasks on machines, and who has to move for them."""
+"""Colocated jobs: whole batches of tasks in processes, and who has to move for them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 
 
-def machines(scheduler: str = "greedy", **sizes: int) -> ReplicaLog:
-    """A group with peers `a-0`, `a-1`, ... on machine a, and so on."""
-    log = ReplicaLog(scheduler).join("g")
-    for machine, size in sizes.items():
+def processes(scheduler: str = "greedy", **sizes: int) -> ReplicaLog:
+    """Processes a, b and c on one machine, with peers `a-0`, `a-1`, ... and so on."""
+    log = ReplicaLog(scheduler).join(*sizes, *(each for each in "abc" if each not in sizes))
+    for group, size in sizes.items():
         for number in range(size):
-            add(log, machine, number)
+            add(log, group, number)
     return log
 
 
-def add(log: ReplicaLog, machine: str, number: int, **more: Any) -> Replica:
-    site = {"address": f"{machine}:7700"}
-    return log.tell(AddVirtualPeer(id=f"{machine}-{number}", group_id="g", peer_site=site, **more))
+def add(log: ReplicaLog, group: str, number: int, **more: Any) -> Replica:
+    site = {"address": "host:7700"}
+    return log.tell(AddVirtualPeer(id=f"{group}-{number}", group_id=group, peer_site=site, **more))
 
 
 def colocated(log: ReplicaLog, job: str = "j", **more: Any) -> ReplicaLog:
@@ -35,11 +35,11 @@ def colocated(log: ReplicaLog, job: str = "j", **more: Any) -> ReplicaLog:
 
 
 def batches(log: ReplicaLog, job: str = "j") -> dict[str, int]:
-    """Batches of a job by machine; every machine has all of its tasks equally often."""
+    """Batches of a job by process; every process has all of its tasks equally often."""
     assert violations(log.new) == []
     found = tasks_on(log.new, job)
     assert all(len(set(counts.values())) == 1 for counts in found.values())
-    return {machine: counts["read"] for machine, counts in sorted(found.items())}
+    return {group: counts["read"] for group, counts in sorted(found.items())}
 
 
 @pytest.mark.parametrize(
@@ -52,34 +52,34 @@ def batches(log: ReplicaLog, job: str = "j") -> dict[str, int]:
         ({"a": 2, "b": 2, "c": 2}, {}),
     ],
 )
-def test_each_machine_takes_as_many_batches_as_it_has_room_for(
+def test_each_process_takes_as_many_batches_as_it_has_room_for(
     sizes: dict[str, int], expected: dict[str, int]
 ) -> None:
-    assert batches(colocated(machines(**sizes))) == expected
+    assert batches(colocated(processes(**sizes))) == expected
 
 
 def test_the_narrowest_limits_of_its_tasks_are_those_of_the_job() -> None:
-    log = machines(a=6, b=6)
+    log = processes(a=6, b=6)
     assert sum(batches(colocated(log, task_saturation={"parse": 3})).values()) == 3
-    waiting = colocated(machines(a=6), min_required_peers={"parse": 3})
+    waiting = colocated(processes(a=6), min_required_peers={"parse": 3})
     assert batches(waiting) == {}
 
 
-def test_a_job_without_a_machine_that_is_large_enough_says_so() -> None:
-    log = colocated(machines(a=2, b=2))
+def test_a_job_without_a_process_that_is_large_enough_says_so() -> None:
+    log = colocated(processes(a=2, b=2))
     assert why_waiting(log.new, "j") == (
-        "is colocated and needs 3 peers on one machine, one for each task; 2 at most are"
+        "is colocated and needs 3 peers in one process, one for each task; 2 at most are"
     )
 
 
 def test_other_jobs_get_what_it_cannot_use() -> None:
-    log = colocated(machines("balanced", a=3, b=2, c=1)).submit("other", tasks="in out")
+    log = colocated(processes("balanced", a=3, b=2, c=1)).submit("other", tasks="in out")
     assert batches(log) == {"a": 1}
     assert sum(map(len, log.new.run("other").allocation.values())) == 3
 
 
 def test_peers_of_another_job_move_for_it() -> None:
-    log = machines("balanced", a=3, b=3).submit("other", tasks="in out")
+    log = processes("balanced", a=3, b=3).submit("other", tasks="in out")
     assert sum(map(len, log.new.run("other").allocation.values())) == 6
     colocated(log)
     assert sum(batches(log).values()) == 1
@@ -88,7 +88,7 @@ def test_peers_of_another_job_move_for_it() -> None:
 
 @pytest.mark.parametrize("policy", ["kill", "recover"])
 def test_peers_of_a_grouped_task_that_may_not_move_stay(policy: str) -> None:
-    log = machines("balanced", a=3, b=3)
+    log = processes("balanced", a=3, b=3)
     log.submit("other", tasks="in out", flux_policies={"out": policy},
                min_required_peers={"out": 1}, task_saturation={"out": 1, "in": 1})  # fmt: skip
     (stays,) = log.new.run("other").allocation["out"]
@@ -98,8 +98,8 @@ def test_peers_of_a_grouped_task_that_may_not_move_stay(policy: str) -> None:
     assert stays not in {p for peers in log.new.run("j").allocation.values() for p in peers}
 
 
-def test_it_stays_where_it_is_when_machines_come_and_go() -> None:
-    log = colocated(machines(b=3))
+def test_it_stays_where_it_is_when_peers_come_and_go() -> None:
+    log = colocated(processes(b=3))
     before = log.new.run("j").allocation
     for number in range(3):
         add(log, "a", number)
@@ -111,12 +111,12 @@ def test_it_stays_where_it_is_when_machines_come_and_go() -> None:
 
 
 def test_two_colocated_jobs_do_not_share_peers() -> None:
-    log = colocated(colocated(machines("balanced", a=3, b=3), "j"), "k")
+    log = colocated(colocated(processes("balanced", a=3, b=3), "j"), "k")
     assert [sum(batches(log, job).values()) for job in "jk"] == [1, 1]
 
 
-def test_tags_are_kept_within_a_machine() -> None:
-    log = machines(a=2, b=2)
+def test_tags_are_kept_within_a_process() -> None:
+    log = processes(a=2, b=2)
     add(log, "a", 2, tags=["gpu"])
     add(log, "b", 2)
     colocated(log, required_tags={"parse": ["gpu"]})
@@ -134,7 +134,7 @@ steps = st.one_of(
 @settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(["greedy", "balanced"]), st.lists(steps, max_size=40))
 def test_batches_stay_whole_whatever_happens(scheduler: str, plan: list[tuple[str, Any]]) -> None:
-    log, added, jobs = machines(scheduler, a=3), 10, 0
+    log, added, jobs = processes(scheduler, a=3), 10, 0
     for what, value in plan:
         if what == "add":
             added += 1

@@ -216,6 +216,21 @@ def test_percentage_jobs(shares: tuple[int, ...], expected: tuple[int, ...]) -> 
     assert got == expected
 
 
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [((50, 20, 20), (6, 2, 2)), ((10, 30, 30), (1, 6, 3)), ((70, 20, 10), (7, 2, 1))],
+)
+def test_what_the_percentages_of_tasks_leave_over_is_for_the_highest(
+    shares: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    given = dict(zip("abc", shares, strict=True))
+    replica = play(
+        cluster(*[[]] * 10),
+        job("j", "a", "b", "c", task_scheduler="percentage", task_percentages=given),
+    )
+    assert counts(replica) == dict(zip("abc", expected, strict=True))
+
+
 def test_a_later_job_takes_nothing_from_those_that_run_until_one_of_them_ends() -> None:
     replica = cluster(*[[]] * 12, scheduler="percentage")
     replica = play(replica, job("j", "a", percentage=70), job("k", "b", percentage=30))

@@ -46,12 +46,14 @@ class Peers:
         return str(group) in self.room
 
 
-def sent(log: ReplicaLog, peers: Peers, batches: int = 2) -> tuple[list[str], int]:
+def sent(
+    log: ReplicaLog, peers: Peers, batches: int = 2, manifest: dict[str, Any] = JOB
+) -> tuple[list[str], int]:
     """To which processes a task in process b sends, and how many batches wait."""
     log.submit("j")
     job, read = JobId("j"), TaskName("read")
     peer = next(each for each in log.new.run(job).allocation[read] if each.startswith("b"))
-    wiring = wire(log.new, job, parse_mapping(JOB), PeerId(peer), read)
+    wiring = wire(log.new, job, parse_mapping(manifest), PeerId(peer), read)
     outbox = Outbox(peers, wiring)  # type: ignore[arg-type]
     for number in range(batches):
         outbox.put(wiring.children[0], Batch([{"n": number}]))
@@ -76,6 +78,13 @@ def test_a_batch_leaves_the_process_only_for_one_that_is_hungry_while_this_one_i
 ) -> None:
     log = ReplicaLog().join("a", "b", "c", peers=3)
     assert sent(log, Peers(hungry, busy, room)) == expected
+
+
+def test_a_job_that_is_not_local_only_sends_to_all_in_turn() -> None:
+    log = ReplicaLog().join("a", "b", "c", peers=3)
+    log.submit("j", task_scheduler="colocated")
+    spec = JOB["spec"] | {"taskScheduler": "colocated", "localOnly": False}  # type: ignore[operator]
+    assert sorted(sent(log, Peers("a b c", ""), 3, JOB | {"spec": spec})[0]) == ["a", "b", "c"]
 
 
 def test_processes_take_turns_where_this_one_has_no_peer_of_the_child() -> None:

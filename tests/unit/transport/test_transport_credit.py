@@ -77,7 +77,7 @@ def test_a_receiver_is_hungry_when_it_has_all_that_was_sent():
     assert out is not None
     out.advance(10)
     assert not sending.is_hungry(CHANNEL)
-    assert sending.credit(Credit(1, 4, 100)), "whoever asked is told"
+    assert sending.credit(Credit(1, 4, 100)), "whoever asked hears of it"
     assert not sending.is_hungry(CHANNEL)
     sending.credit(Credit(1, 10, 100))
     assert sending.is_hungry(CHANNEL)

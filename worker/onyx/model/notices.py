@@ -32,7 +32,7 @@ _OF_PEERS = (
     "retry_mode",
 )  # fmt: skip
 _OF_PEERS_OF_A_JOB = (
-    "task_scheduler", "acker_percentage", "ackers", "acker_exempt_input_tasks",
+    "task_scheduler", "local_only", "acker_percentage", "ackers", "acker_exempt_input_tasks",
     "acker_exempt_output_tasks", "acker_exempt_tasks",
 )  # fmt: skip
 _OF_EVENT_TIME = (

@@ -38,6 +38,7 @@ class JobKeys(TypedDict, total=False):
     """Keys of a job."""
 
     task_scheduler: Literal["balanced", "percentage", "colocated"]
+    local_only: bool
     guarantee: Literal["at-most-once", "at-least-once", "exactly-once"]
     engine: Literal["peers", "spark"]
     spark: SparkKeys

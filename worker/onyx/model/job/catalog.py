@@ -129,8 +129,8 @@ class CatalogEntry(WorkKeys, frozen=True):
         ),
     ] = False
     """true: the tasks before fold the segments of a batch into states of the windows, and send
-    these in place of the segments. It pays where groups are few: then most of what the network
-    carries, and of the work of the task, goes. A query of Spark does so wherever it can."""
+    these in place of the segments. It pays where groups are few. A query of Spark does so wherever
+    it can."""
     state: Annotated[
         Mapping[str, str] | None,
         MapOf(StateName(), StateTypeName(), STATES_MAX),

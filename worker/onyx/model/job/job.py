@@ -66,6 +66,12 @@ class Job(msgspec.Struct, frozen=True):
         Literal["balanced", "percentage", "colocated"], Key(origin="task-scheduler")
     ] = "balanced"
     """How the job's peers are distributed over its tasks."""
+    local_only: Annotated[
+        bool | None,
+        Key(restriction="Only with taskScheduler: colocated."),
+    ] = None
+    """Whether segments of a colocated job stay in their process, but for groups. false: they go to
+    all peers of a task in turn."""
     guarantee: Literal["at-most-once", "at-least-once", "exactly-once"] = "at-least-once"
     """How often the effect of each segment counts when something fails."""
     engine: Annotated[

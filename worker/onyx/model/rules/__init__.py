@@ -83,6 +83,7 @@ JOB: tuple[JobRule, ...] = (
     states.check_processors,
     unused_keys.check_windowed_tasks,
     unused_keys.check_shares,
+    unused_keys.check_local_only,
     unused_keys.check_tracking,
     unused_keys.check_ack_returns,
     tracking.check_untracked,

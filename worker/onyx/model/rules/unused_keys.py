@@ -129,6 +129,15 @@ def check_shares(spec: Draft, path: str, report: Report) -> None:
             )  # fmt: skip
 
 
+def check_local_only(spec: Draft, path: str, report: Report) -> None:
+    """Only the colocated scheduler has each task in each process of the job."""
+    if good(spec, "local_only") is not None and good(spec, "task_scheduler") != "colocated":
+        _refuse(
+            report, path, "local_only", "has no effect under this task scheduler",
+            "add taskScheduler: colocated, or remove it",
+        )  # fmt: skip
+
+
 def check_tracking(spec: Draft, path: str, report: Report) -> None:
     """At most once, nothing is accounted for and nothing replayed."""
     nothing = good(spec, "guarantee") == "at-most-once"

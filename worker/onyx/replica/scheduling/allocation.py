@@ -23,7 +23,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from onyx.ids import JobId, PeerId, TaskName
-from onyx.replica.scheduling.colocation import choose_machines
+from onyx.replica.scheduling.colocation import choose_groups
 from onyx.replica.scheduling.demand import Demand, demand
 from onyx.replica.scheduling.placement import Places, SeatPlan, place
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS, split
@@ -67,11 +67,11 @@ def plan(replica: Replica, demands: Sequence[Demand]) -> SeatPlan:
     demands = [each for each in demands if numbers[each.job] >= each.lower]
     counts = {each.job: split(each, numbers[each.job]) for each in demands}
     wanted = {e.job: min(counts[e.job].values(), default=0) for e in demands if e.batches}
-    machines, pools = choose_machines(replica, wanted)
-    for job, batches in machines.items():
+    groups, pools = choose_groups(replica, wanted)
+    for job, batches in groups.items():
         counts[job] = dict.fromkeys(counts[job], sum(batches.values()))
     running = {e.job: counts[e.job] if _runs(e, counts[e.job]) else {} for e in demands}
-    return SeatPlan(running, {job: machines[job] for job in machines if running[job]}, pools)
+    return SeatPlan(running, {job: groups[job] for job in groups if running[job]}, pools)
 
 
 def _runs(demand: Demand, counts: dict[TaskName, int]) -> bool:

@@ -1,12 +1,12 @@
-"""Jobs whose peers sit together: every machine that a colocated job uses has each of its tasks
+"""Jobs whose peers sit together: every process that a colocated job uses has each of its tasks
 equally often, so that segments need not leave it.
 
-The unit is a batch, one peer of each task on one machine. A job is given batches on machines; who
-of a machine sits on which task is left to the assignment (`placement`). Jobs choose in order of
+The unit is a batch, one peer of each task in one process. A job is given batches in processes; who
+of a process sits on which task is left to the assignment (`placement`). Jobs choose in order of
 submission, each first where it sits already. Peers of other jobs may have to move for it, but not
 those of grouped tasks whose policy forbids it.
 
-Other than in the original, batches are counted for each machine: nine peers on two machines (5 and
+Other than in the original, batches are counted for each process: nine peers in two processes (5 and
 4) are two batches of a job with three tasks, where it counts three and then runs nothing.
 """
 
@@ -14,31 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onyx.ids import JobId, PeerId
-from onyx.replica.state import NOTHING, Replica
+from onyx.ids import GroupId, JobId, PeerId
+from onyx.replica.scheduling.dealing import by_group
+from onyx.replica.state import Replica
 
 SCHEDULER = "colocated"
 PINNING = ("kill", "recover")
 """Flux policies under which a peer may not be taken from its task."""
 
-Machine = str
-Batches = Mapping[Machine, int]
-
-
-def machine_of(replica: Replica, peer: PeerId) -> Machine:
-    """The host of a peer's address; its group when it has announced none."""
-    address = replica.peer_sites.get(peer, NOTHING).get("address")
-    if isinstance(address, str) and address:
-        return address.rpartition(":")[0] or address
-    return f"group {replica.groups_reverse_index.get(peer, '')}"
-
-
-def by_machine(replica: Replica, peers: Iterable[PeerId]) -> dict[Machine, list[PeerId]]:
-    """Peers of each machine, in their order; machines in the order of their first peers."""
-    found: dict[Machine, list[PeerId]] = {}
-    for peer in peers:
-        found.setdefault(machine_of(replica, peer), []).append(peer)
-    return found
+Batches = Mapping[GroupId, int]
 
 
 def movable(replica: Replica, job: JobId, taken: Iterable[PeerId] = ()) -> list[PeerId]:
@@ -53,39 +37,39 @@ def movable(replica: Replica, job: JobId, taken: Iterable[PeerId] = ()) -> list[
 
 
 def count_batches(replica: Replica, job: JobId) -> int:
-    """How many batches of a job the machines have, if it had them for itself."""
+    """How many batches of a job the groups have, if it had them for itself."""
     return sum(_batches(replica, job, movable(replica, job)).values())
 
 
-def choose_machines(
+def choose_groups(
     replica: Replica, wanted: Mapping[JobId, int]
 ) -> tuple[dict[JobId, Batches], dict[JobId, list[PeerId]]]:
-    """For each colocated job its batches on machines, no more than wanted, and the peers on these
-    machines that it may use."""
+    """For each colocated job its batches on groups, no more than wanted, and the peers on these
+    groups that it may use."""
     batches: dict[JobId, Batches] = {}
     pools: dict[JobId, list[PeerId]] = {}
-    used: dict[Machine, int] = {}
+    used: dict[GroupId, int] = {}
     for job, count in wanted.items():
         size = len(replica.spec(job).tasks)
-        mine = by_machine(replica, movable(replica, job))
-        room = {machine: len(peers) - used.get(machine, 0) for machine, peers in mine.items()}
-        chosen = _choose(_present(replica, job), {m: n // size for m, n in room.items()}, count)
-        for machine, number in chosen.items():
-            used[machine] = used.get(machine, 0) + number * size
+        mine = by_group(replica, movable(replica, job))
+        room = {group: len(peers) - used.get(group, 0) for group, peers in mine.items()}
+        chosen = _choose(_present(replica, job), {g: n // size for g, n in room.items()}, count)
+        for group, number in chosen.items():
+            used[group] = used.get(group, 0) + number * size
         batches[job] = chosen
-        pools[job] = [peer for machine in chosen for peer in mine[machine]]
+        pools[job] = [peer for group in chosen for peer in mine[group]]
     return batches, pools
 
 
-def _choose(present: Batches, room: Batches, count: int) -> dict[Machine, int]:
-    """Where the job sits now, then the machines in the order of their peers."""
-    chosen: dict[Machine, int] = {}
+def _choose(present: Batches, room: Batches, count: int) -> dict[GroupId, int]:
+    """Where the job sits now, then the groups in the order of their peers."""
+    chosen: dict[GroupId, int] = {}
     for limits in (present, room):
-        for machine in room:
-            more = min(limits.get(machine, 0), room[machine]) - chosen.get(machine, 0)
+        for group in room:
+            more = min(limits.get(group, 0), room[group]) - chosen.get(group, 0)
             more = min(more, count - sum(chosen.values()))
             if more > 0:
-                chosen[machine] = chosen.get(machine, 0) + more
+                chosen[group] = chosen.get(group, 0) + more
     return chosen
 
 
@@ -95,14 +79,14 @@ def _present(replica: Replica, job: JobId) -> Batches:
     counts = {
         task: _counts(replica, allocation.get(task, ())) for task in replica.spec(job).by_name
     }
-    machines = sorted({machine for each in counts.values() for machine in each})
-    return {machine: min(each.get(machine, 0) for each in counts.values()) for machine in machines}
+    groups = sorted({group for each in counts.values() for group in each})
+    return {group: min(each.get(group, 0) for each in counts.values()) for group in groups}
 
 
-def _counts(replica: Replica, peers: Iterable[PeerId]) -> dict[Machine, int]:
-    return {machine: len(mine) for machine, mine in by_machine(replica, peers).items()}
+def _counts(replica: Replica, peers: Iterable[PeerId]) -> dict[GroupId, int]:
+    return {group: len(mine) for group, mine in by_group(replica, peers).items()}
 
 
 def _batches(replica: Replica, job: JobId, peers: Iterable[PeerId]) -> Batches:
     size = len(replica.spec(job).tasks)
-    return {m: len(mine) // size for m, mine in by_machine(replica, peers).items()}
+    return {g: len(mine) // size for g, mine in by_group(replica, peers).items()}

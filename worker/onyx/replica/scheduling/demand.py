@@ -48,7 +48,7 @@ class Demand(msgspec.Struct, frozen=True, dict=True):
     is_heir: bool = False
     """Whether the job takes the place of one that it has ended."""
     batches: int | None = None
-    """Batches of a colocated job: how often the machines have room for one peer of each task."""
+    """Batches of a colocated job: how often the processes have room for one peer of each task."""
 
     @cached_property
     def rank(self) -> tuple[int, int]:

@@ -11,7 +11,8 @@ from itertools import takewhile
 
 from onyx.ids import JobId, TaskName
 from onyx.replica.jobs import restless
-from onyx.replica.scheduling.colocation import by_machine, movable
+from onyx.replica.scheduling.colocation import movable
+from onyx.replica.scheduling.dealing import by_group
 from onyx.replica.scheduling.demand import Demand, count_able, demand, jobs_to_serve
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS
 from onyx.replica.spec import SPARK_TAG
@@ -37,7 +38,7 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
         known = ", ".join(TASK_SCHEDULERS)
         return f"it names {needs.scheduler} as its task scheduler, and there are only {known}"
     if needs.batches == 0:
-        return _lacking_machine(replica, needs)
+        return _lacking_process(replica, needs)
     unserved = (_lacking_tags(replica, needs, task) for task in needs.tasks)
     return next((each for each in unserved if each), None) or _lacking_peers(replica, needs)
 
@@ -75,12 +76,12 @@ def _lacking_tags(replica: Replica, demand: Demand, task: TaskName) -> str | Non
     return f"{found} ({WITH_SPARK})" if lacks_spark else found
 
 
-def _lacking_machine(replica: Replica, demand: Demand) -> str:
-    """No machine has a peer for each task of a colocated job."""
-    machines = by_machine(replica, movable(replica, demand.job))
-    most = max(map(len, machines.values()), default=0)
+def _lacking_process(replica: Replica, demand: Demand) -> str:
+    """No process has a peer for each task of a colocated job."""
+    groups = by_group(replica, movable(replica, demand.job))
+    most = max(map(len, groups.values()), default=0)
     needed = _peers(len(demand.tasks))
-    return f"is colocated and needs {needed} on one machine, one for each task; {most} at most are"
+    return f"is colocated and needs {needed} in one process, one for each task; {most} at most are"
 
 
 def _lacking_peers(replica: Replica, demand: Demand) -> str:

@@ -4,7 +4,7 @@ An assignment problem: staying costs nothing, moving costs something, a peer wit
 task cannot sit there. As many peers of each task stay as the counts allow; only the open seats are
 then filled, process by process (`dealing`). That cannot be beaten in moves, so the whole problem is
 given to the solver only if the open seats cannot be filled like that (a peer with rare tags sits
-where anybody could). Colocated jobs come first, machine by machine: they can use fewer peers than
+where anybody could). Colocated jobs come first, process by process: they can use fewer peers than
 the others can.
 
 Rows and columns of that problem are in an order that depends on the log alone, so every peer of the
@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName
-from onyx.replica.scheduling.colocation import PINNING, Batches, by_machine
-from onyx.replica.scheduling.dealing import Seat, deal, group_of
+from onyx.replica.scheduling.colocation import PINNING, Batches
+from onyx.replica.scheduling.dealing import Seat, by_group, deal, group_of
 from onyx.replica.scheduling.demand import has_tags
 from onyx.replica.state import Replica
 
@@ -31,10 +31,10 @@ class SeatPlan(msgspec.Struct, frozen=True):
     """How many sit where."""
 
     counts: Mapping[JobId, Mapping[TaskName, int]]
-    machines: Mapping[JobId, Batches]
-    """The machines of colocated jobs: batches by machine."""
+    batches: Mapping[JobId, Batches]
+    """The batches of colocated jobs, by process."""
     pools: Mapping[JobId, Sequence[PeerId]]
-    """The pools of colocated jobs: the peers on their machines that they may use."""
+    """The pools of colocated jobs: the peers in their processes that they may use."""
 
 
 _MOVE = 1_000.0
@@ -52,7 +52,7 @@ def place(replica: Replica, plan: SeatPlan) -> Places | None:
         (job, task): count
         for job, tasks in plan.counts.items()
         for task, count in tasks.items()
-        if count and job not in plan.machines
+        if count and job not in plan.batches
     }
     taken = frozenset(peer for peers in together.values() for peer in peers)
     stay = {seat: _staying(replica, seat, taken, count) for seat, count in counts.items()}
@@ -64,8 +64,8 @@ def place(replica: Replica, plan: SeatPlan) -> Places | None:
 
 
 def _colocate(replica: Replica, plan: SeatPlan) -> Places | None:
-    """The peers of colocated jobs, machine by machine; those without a task before others."""
-    if not plan.machines:
+    """The peers of colocated jobs, process by process; those without a task before others."""
+    if not plan.batches:
         return {}
     busy = frozenset(
         peer
@@ -75,10 +75,10 @@ def _colocate(replica: Replica, plan: SeatPlan) -> Places | None:
     )
     found: dict[Seat, list[PeerId]] = {}
     taken: set[PeerId] = set()
-    for job, batches in plan.machines.items():
-        pool = by_machine(replica, (peer for peer in plan.pools[job] if peer not in taken))
-        for machine, number in batches.items():
-            mine = pool[machine]
+    for job, batches in plan.batches.items():
+        pool = by_group(replica, (peer for peer in plan.pools[job] if peer not in taken))
+        for group, number in batches.items():
+            mine = pool[group]
             counts = {(job, task): number for task in plan.counts[job]}
             stay = {
                 seat: tuple(p for p in _present(replica, seat) if p in mine)[:number]

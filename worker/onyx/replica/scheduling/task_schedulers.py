@@ -55,11 +55,13 @@ def _balanced(demand: Demand, number: int) -> Split:
 def _percentage(demand: Demand, number: int) -> Split:
     """By largest remainder; who falls outside its limits gets the limit, the others the rest."""
     counts = {task: demand.present[task] for task in demand.tasks if task in demand.frozen}
+    all_shares = _whole_shares(demand)
     enough = number >= sum(demand.wanted.values())
     floors = demand.wanted if enough else demand.minimum
     while True:
         open_ = [task for task in demand.tasks if task not in counts]
-        parts = _largest_remainders(demand, open_, max(0, number - sum(counts.values())))
+        shares = {task: all_shares[task] for task in open_}
+        parts = _largest_remainders(shares, max(0, number - sum(counts.values())))
         limited = {
             task: limit for task in open_ if (limit := _limit(demand, floors, task, parts[task]))
         }
@@ -79,22 +81,31 @@ def _limit(
     return None
 
 
-def _largest_remainders(demand: Demand, tasks: list[TaskName], number: int) -> Split:
+def _whole_shares(demand: Demand) -> dict[TaskName, Fraction]:
+    """The shares of all tasks. What is missing from 100 is for the highest, the earliest among
+    equals."""
+    shares = {task: Fraction(demand.task_shares.get(task, 0)) for task in demand.tasks}
+    highest = max(shares, key=shares.__getitem__, default=None)
+    if highest is not None and shares[highest]:
+        shares[highest] += max(0, 100 - sum(shares.values()))
+    return shares
+
+
+def _largest_remainders(shares: Mapping[TaskName, Fraction], number: int) -> Split:
     """The earliest task first among equal remainders; shares are rescaled to these tasks."""
-    shares = {task: Fraction(demand.task_shares.get(task, 0)) for task in tasks}
     total = sum(shares.values())
     if not total:
-        return dict.fromkeys(tasks, 0)
-    exact = {task: shares[task] * number / total for task in tasks}
-    parts = {task: int(exact[task]) for task in tasks}
-    most = sorted(tasks, key=lambda task: parts[task] - exact[task])
+        return dict.fromkeys(shares, 0)
+    exact = {task: share * number / total for task, share in shares.items()}
+    parts = {task: int(exact[task]) for task in shares}
+    most = sorted(shares, key=lambda task: parts[task] - exact[task])
     for task in most[: number - sum(parts.values())]:
         parts[task] += 1
     return parts
 
 
 def _colocated(demand: Demand, number: int) -> Split:
-    """A demand with number for each task: whole batches, as many as the machines have room for."""
+    """A demand with number for each task: whole batches, as many as the processes have room for."""
     limits = [number // len(demand.tasks), *demand.maximum.values()]
     limits += [demand.batches or 0, *(demand.present[task] for task in demand.frozen)]
     return dict.fromkeys(demand.tasks, int(min(limits)))

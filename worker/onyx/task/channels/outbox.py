@@ -174,7 +174,8 @@ class Outbox:
 def _places(child: ChildTask, wiring: Wiring) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
     """The peers of a child in this process, and in others. What goes back in a loop has no choice
     to wait for: the loop would come to rest."""
-    near = tuple(site for site in child.sites if site.group == wiring.me.group and not child.back)
+    stays = wiring.prefers_near and not child.back
+    near = tuple(site for site in child.sites if stays and site.group == wiring.me.group)
     return near, tuple(site for site in child.sites if site not in near)
 
 

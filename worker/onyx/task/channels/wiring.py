@@ -12,7 +12,8 @@ import msgspec
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.workflow import edge_number, laps_to, parents, receivers
-from onyx.replica.scheduling.colocation import SCHEDULER, machine_of
+from onyx.replica.scheduling.colocation import SCHEDULER
+from onyx.replica.scheduling.dealing import group_of
 from onyx.replica.state import Replica
 
 
@@ -66,6 +67,8 @@ class Wiring(msgspec.Struct, frozen=True):
     """Peers that send back to this one."""
     loops: bool
     """Whether the job has loops."""
+    prefers_near: bool
+    """Whether what any peer may have stays in this process where it can."""
     groups: tuple[GroupId, ...]
     """The groups that were there when this version began."""
 
@@ -127,6 +130,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
             for each in run.allocation[TaskName(entry.name)]
         ),
         loops=any(entry.loop_to is not None for entry in job.catalog),
+        prefers_near=job.local_only is not False,
         groups=tuple(replica.groups),
     )
 
@@ -161,10 +165,10 @@ def _idle(replica: Replica, job_id: JobId, job: Job) -> frozenset[PeerId]:
 
 
 def _linked(replica: Replica, job: Job, task: str, source: PeerId, target: PeerId) -> bool:
-    """Whether `source` sends to `target`, who is on `task`: in a colocated job only on the same
-    machine, except where groups or the owners of a state decide."""
+    """Whether `source` sends to `target`, who is on `task`: in a colocated job only in the same
+    process, except where groups or the owners of a state decide, or `localOnly` is off."""
     grouped = job.entry(task).is_grouped
     owned = grouped or has_one_owner(job, task) or _split_by_id(job, task)
-    if job.task_scheduler != SCHEDULER or owned:
+    if job.task_scheduler != SCHEDULER or job.local_only is False or owned:
         return True
-    return machine_of(replica, source) == machine_of(replica, target)
+    return group_of(replica, source) == group_of(replica, target)
