@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.log.replica_log import ReplicaLog
 
-from onyx.ids import JobId
+from onyx.ids import JobId, TaskName
 from onyx.replica.commands import AddVirtualPeer
 
 JOB = JobId("j")
@@ -36,3 +36,13 @@ def test_peers_of_exempt_tasks_are_none_however_many_are_asked_for() -> None:
     some = set(ackers(ackers=6, acker_exclude_inputs=True, acker_exclude_outputs=True))
     assert some < everybody
     assert len(some) == 2
+
+
+def test_peers_of_a_process_that_reads_come_first() -> None:
+    log = ReplicaLog()
+    for group, peer in (("g0", "p2"), ("g1", "p1"), ("g2", "p0")):
+        log.join(group)
+        log.tell(AddVirtualPeer(id=peer, group_id=group, peer_site={"address": f"{group}:1"}))
+    log.submit("j", "read work write", inputs=["read"], outputs=["write"], ackers=1)
+    run = log.new.run(JOB)
+    assert list(run.ackers) == list(run.allocation[TaskName("read")])

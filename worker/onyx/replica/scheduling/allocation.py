@@ -112,18 +112,24 @@ def choose_ackers(
     """Peers of the job, in the order of their ids: so many as its submission says, or a percentage
     of all, rounded up.
 
-    Peers on exempt tasks are none; those on the machine of such a peer come last.
+    Peers on exempt tasks are none; those on the machine of such a peer come last. Those of a
+    process that has an input of the job come first: trees begin and end there, so each has two
+    messages less.
     """
     spec = replica.spec(job)
     wanted = _wanted(spec, sum(len(peers) for peers in allocation.values()))
     exempt = _exempt_tasks(spec)
     excluded = [peer for task in exempt for peer in allocation.get(task, ())]
     machines = {_machine(replica, peer) for peer in excluded} - {None}
-    candidates = sorted(
-        (peer for task, peers in allocation.items() if task not in exempt for peer in peers),
-        key=lambda peer: (_machine(replica, peer) in machines, peer),
-    )
-    return tuple(candidates[:wanted])
+    inputs = [peer for each in spec.tasks if each.input for peer in allocation.get(each.name, ())]
+    group_of = replica.groups_reverse_index.get
+    reading = {group_of(peer) for peer in inputs}
+
+    def by_preference(peer: PeerId) -> tuple[bool, bool, PeerId]:
+        return _machine(replica, peer) in machines, group_of(peer) not in reading, peer
+
+    members = (peer for task, peers in allocation.items() if task not in exempt for peer in peers)
+    return tuple(sorted(members, key=by_preference)[:wanted])
 
 
 def _wanted(spec: JobSpec, peers: int) -> int:
