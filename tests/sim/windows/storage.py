@@ -270,6 +270,8 @@ class PlaceOf:
     def finish(self, token: Token) -> None:
         self.place.finish(token)
 
+    def sync(self) -> None: ...
+
     def fence(self, live: Sequence[GroupId]) -> None:
         self.place.drop_dead(live)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,43 @@ def test_nothing_is_written_twice_whenever_a_peer_dies(
     bench.settle()
     assert bench.completed
     assert numbers(tmp_path / "out") == EXPECTED
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_what_a_loss_of_power_takes_back_is_made_visible_again(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    renamed: list[tuple[str, str]] = []
+    rename, fsync = os.rename, os.fsync
+
+    def noted(staged: str, name: str, **folders: int) -> None:
+        rename(staged, name, **folders)
+        renamed.append((staged, name))
+
+    def forced(descriptor: int) -> None:
+        fsync(descriptor)
+        if os.path.samestat(os.fstat(descriptor), out.stat()):
+            renamed.clear()
+
+    monkeypatch.setattr(os, "rename", noted)
+    monkeypatch.setattr(os, "fsync", forced)
+    bench = bench_of(str(out), peers=1)
+    for _ in range(times):
+        while renamed:
+            bench.round()
+        while not renamed:
+            assert not bench.completed
+            bench.round()
+    lost = list(renamed)
+    assert len(lost) == 1, "whoever takes over publishes one"
+    bench.crash(bench.task("write"))
+    for staged, name in lost:
+        rename(out / name, out / staged)
+    bench.settle()
+    assert bench.completed
+    assert numbers(out) == EXPECTED
+    assert renamed == []
 
 
 @pytest.mark.parametrize("rounds", range(5, 90, 15))

@@ -120,7 +120,9 @@ def test_nothing_is_visible_or_durable_before_the_part_is_finished(place):
     assert staged(place) == []
 
 
-def test_a_part_is_forced_to_disk_before_its_rename_and_its_directory_after(tmp_path, monkeypatch):
+@pytest.fixture
+def events(monkeypatch):
+    """What is asked of the disk, in order."""
     events = []
     fsync, rename = os.fsync, os.rename
 
@@ -132,12 +134,42 @@ def test_a_part_is_forced_to_disk_before_its_rename_and_its_directory_after(tmp_
         events.append("rename")
         rename(*names, **folders)
 
-    output = files_output(tmp_path / "out")
-    output.write(numbers(1))
     monkeypatch.setattr(os, "fsync", spy_fsync)
     monkeypatch.setattr(os, "rename", spy_rename)
+    return events
+
+
+def test_a_part_is_forced_to_disk_before_its_rename_and_its_directory_after(tmp_path, events):
+    (tmp_path / "out").mkdir()
+    output = files_output(tmp_path / "out")
+    output.write(numbers(1))
     output.flush()
     assert events == ["fsync .par", "rename", "fsync out"]
+
+
+def test_that_a_committed_part_is_visible_is_forced_to_disk_behind_its_acks(tmp_path, events):
+    (tmp_path / "out").mkdir()
+    output = files_output(tmp_path / "out")
+    output.begin(lambda token, segments: events.append("commit"))
+    output.write(numbers(1))
+    output.flush()
+    assert output.durable() == 1
+    assert events == ["fsync .par", "commit", "rename"]
+    output.tick()
+    output.tick()
+    assert events[3:] == ["fsync out"]
+
+
+def test_only_the_last_committed_part_may_be_visible_and_not_forced_to_disk(tmp_path, events):
+    (tmp_path / "out").mkdir()
+    output = files_output(tmp_path / "out", {"rollSegments": 1})
+    output.begin(lambda token, segments: events.append("commit"))
+    output.write(numbers(1))
+    output.write(numbers(2))
+    first = ["fsync .par", "commit", "rename"]
+    assert events == [*first, "fsync .par", "fsync out", "commit", "rename"]
+    output.seal()
+    assert events[-1] == "fsync out"
 
 
 @pytest.mark.parametrize(

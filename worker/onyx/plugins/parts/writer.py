@@ -7,7 +7,9 @@ directory or an object store (`storage.staging`).
 
 The outputs `files` and `spark` write parts. Under exactly-once a settled part is committed before
 it is published. After a crash another worker publishes what was committed, and writes none of it
-again.
+again. So a part counts as durable once it is committed and can be seen. That it can be seen is made
+durable by the next call, behind the acks: before another part is committed, because only the last
+one that is committed may be unpublished.
 
 One part may hold segments in columns beside those in dicts. That takes a class of its own, so that
 a `PartsWriter` of a user, which may change segments in `write`, gets all of them there.
@@ -115,6 +117,7 @@ class PartsWriter(RollingWriter):
         would lose its segments if it is committed.
         """
         with self._guarded():
+            self._store.sync()
             for part in self._finished:
                 if part.token is not None and part.committed:
                     self._store.finish(part.token)
@@ -135,6 +138,7 @@ class PartsWriter(RollingWriter):
         """Publish a committed part: see `protocol.TransactionalOutput`."""
         with self._guarded():
             self._store.finish(token)
+            self._store.sync()
 
     def stage(self, keep: Commit) -> None:
         """Leave publishing to others: see `protocol.StagingOutput`. A part ends by its size only,
@@ -178,6 +182,7 @@ class PartsWriter(RollingWriter):
     def tick(self) -> None:
         """Publish the open part if it is due, and parts that could not be published before."""
         with self._guarded():
+            self._store.sync()
             self._tend_fence()
             if self._flushing or self._finished or self._is_due(self._part):
                 self._publish()
@@ -185,6 +190,8 @@ class PartsWriter(RollingWriter):
     def seal(self) -> None:
         """Publish what is left; parts need nothing else at the end of a job."""
         self.flush()
+        with self._guarded():
+            self._store.sync()
 
     def close(self) -> None:
         """Drop what is not committed. A committed part counts as written: it is published here, or
@@ -195,6 +202,8 @@ class PartsWriter(RollingWriter):
                 part.staged.drop()
         self._part = None
         self._finished.clear()
+        with contextlib.suppress(OnyxError, OSError):
+            self._store.sync()
         if not self._left and all(part.token is None for part in waiting):
             self._store.close()
 
@@ -231,6 +240,7 @@ class PartsWriter(RollingWriter):
             part.staged.settle()
             if not self._context.permitted():  # settling may have taken long
                 return
+            self._store.sync()
             self._commit_once(part)
             if self._keep is not None:
                 self._keep(part.staged.token(), part.segments)

@@ -149,6 +149,10 @@ class FramesStore:
         for each in token[_PARTS]:
             self._store.finish(each)
 
+    def sync(self) -> None:
+        """Make durable that parts are published."""
+        self._store.sync()
+
     def fence(self, live: Sequence[GroupId]) -> None:
         """Make it impossible for incarnations that are not `live` to publish what they staged."""
         self._store.fence(live)

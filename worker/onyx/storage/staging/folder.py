@@ -69,6 +69,8 @@ class DirectoryParts:
         self._staging = "/".join(self._names)
         self._folder = OutputFolder(directory, writer)
         self._own: str | None = None
+        self._unsynced = False
+        """Parts were renamed, and a loss of power may take that back."""
 
     def create(self, name: str) -> DirectoryPart:
         """A file in this writer's staging directory."""
@@ -93,7 +95,14 @@ class DirectoryParts:
                     self._writer.note_missing(self._folder.path / name)
             # Also if there was nothing to rename: whoever published it may have died before the
             # name was durable, and the log counts on it from now on.
-            os.fsync(folder)
+            self._unsynced = True
+
+    def sync(self) -> None:
+        """Fsync the directory, if parts were renamed."""
+        if self._unsynced:
+            with self.explained(), self._folder.opened() as folder:
+                os.fsync(folder)
+            self._unsynced = False
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Remove the staging directories of all other incarnations."""

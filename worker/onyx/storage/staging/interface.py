@@ -98,7 +98,12 @@ class PartStore(Protocol):
 
     def finish(self, token: Token) -> None:
         """Publish a part that any writer has settled. Idempotent: a part that is published, or was
-        and has been removed by a user since, stays as it is."""
+        and has been removed by a user since, stays as it is. That it is published may be durable
+        only after `sync`."""
+        ...
+
+    def sync(self) -> None:
+        """Make durable that parts are published."""
         ...
 
     def fence(self, live: Sequence[GroupId]) -> None:

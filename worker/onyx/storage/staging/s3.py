@@ -100,6 +100,9 @@ class ObjectParts:
                 if bucket.look(key) is None:
                     self._writer.note_missing(key)
 
+    def sync(self) -> None:
+        """An upload that is complete is durable."""
+
     def fence(self, live: Sequence[GroupId]) -> None:
         """Remove the marks of all other incarnations, then abort the uploads that they noted."""
         keep = {str(incarnation) for incarnation in (*live, self._writer.incarnation)}

@@ -35,8 +35,6 @@ def after_batch(task: BatchTask) -> Answer:
     """End of the loop: acks go out, and the batch is forgotten."""
     runtime, allocation, work = task.runtime, task.allocation, task.work
     batch, sink = work.batch, runtime.sink
-    if sink is not None:
-        sink.tick()  # first, because a phase that cannot go on is done again
     if runtime.program.lifecycles.hooks:
         runtime.program.lifecycles.merge("after_batch", runtime.program.event)
     if sink is not None:

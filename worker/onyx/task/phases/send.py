@@ -277,11 +277,11 @@ def without(batch: Batch, leaves: Leaves, failed: Sequence[int]) -> tuple[Batch,
 
 
 def write_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
-    """Wait until every destination has taken its part, and flush the plugin if that was asked for:
-    here, because a phase that the store refuses is done again, and nothing is written twice."""
-    if runtime.sink is not None and allocation.flush_wanted:
-        runtime.sink.flush()
-        allocation.flush_wanted = False
+    """Wait until every destination has taken its part, and give the plugin time, or flush it if
+    that was asked for: here, because a phase that the store refuses is done again, and nothing is
+    written twice."""
+    if runtime.sink is not None:
+        _tend_plugin(runtime.sink, allocation)
     more = _more_follows(runtime, allocation, work)
     sent = not allocation.retries or _send_retries(runtime.services.transport, allocation)
     if not (sent and allocation.outbox.drain(more)):
@@ -290,6 +290,17 @@ def write_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
         return WAITING
     work.timer.written(runtime.metrics)
     return ADVANCED
+
+
+def _tend_plugin(sink: Sink, allocation: Allocation) -> None:
+    """Once, for what waits for a flush: what the plugin has still to do then is done behind the
+    acks. But not behind the last ones, with which a job may end."""
+    if allocation.flush_wanted:
+        sink.flush()
+        allocation.flush_wanted = False
+        if not allocation.ends.all_arrived():
+            return
+    sink.tick()
 
 
 def _more_follows(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
