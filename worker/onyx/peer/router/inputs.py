@@ -33,7 +33,7 @@ from onyx.plugins.options import check_options
 from onyx.plugins.requests.options import RequestsOptions
 from onyx.replica.jobs import has_completed, in_place_of, jobs_called, rank_of, runs
 from onyx.replica.scheduling.explain import why_waiting
-from onyx.replica.state import Replica
+from onyx.replica.state import JobRun, Replica
 from onyx.requests.request import Answer, Caller, Status, not_final
 from onyx.requests.tokens import Tokens
 from onyx.rights import rights_of
@@ -180,6 +180,8 @@ class RequestInputs:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._found: tuple[object, dict[tuple[str, str], RequestInput]] = ((), {})
         """Inputs as clients name them, as long as exactly these jobs run."""
+        self._owners: dict[tuple[JobId, TaskName], tuple[JobRun, tuple[PartitionOwner, ...]]] = {}
+        """Workers that own partitions, in the order of slots, as long as the run is the same."""
 
     def known(self, job: str, task: str) -> RequestInput | None:
         """The input, if nothing has to be read from ZooKeeper to find it; None: ask `find`. From
@@ -291,9 +293,16 @@ class RequestInputs:
     def owner(self, found: RequestInput, partition: int) -> PartitionOwner:
         """The worker that owns a partition, when the input does not wait."""
         replica = self._replica()
-        sites = sites_of(replica, found.job, found.task)
-        site = sites[rank_of(partition, self.partitions(found), len(sites))]
-        return PartitionOwner(site.group, str(replica.peer_sites[site.peer].get("address", "")))
+        run, key = replica.run(found.job), (found.job, found.task)
+        of_run, owners = self._owners.get(key, (None, ()))
+        if of_run is not run:
+            sites = sites_of(replica, *key)
+            addresses = [replica.peer_sites[each.peer].get("address", "") for each in sites]
+            owners = tuple(map(PartitionOwner, (each.group for each in sites), map(str, addresses)))
+            if len(self._owners) >= JOBS_MAX:
+                self._owners = {}
+            self._owners[key] = run, owners
+        return owners[rank_of(partition, self.partitions(found), len(owners))]
 
     def _remember(self, replica: Replica, job: str, task: str, found: RequestInput) -> None:
         jobs, inputs = self._found
