@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 from tests.support.log.invariants import violations
@@ -14,6 +15,7 @@ from tests.support.patience import WAIT_S
 
 from onyx.errors import Unavailable
 from onyx.ids import GroupId, JobId, Position
+from onyx.log.interface import Session
 from onyx.log.tenancy import Usage
 from onyx.replica.command import Command, Entry
 from onyx.replica.state import Replica
@@ -173,3 +175,27 @@ def test_a_log_that_takes_long_to_answer_is_lost_until_it_does(
         return found
 
     assert asyncio.run(troubles()) == ["no answer for 0.01 s", ""]
+
+
+def test_whether_a_log_answers_is_asked_at_once_when_its_connection_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follower, "CHECK_INTERVAL_S", WAIT_S)
+    heard, asked, log = list[Callable[[Session], None]](), list[MemoryClientLog](), MemoryLog()
+    monkeypatch.setattr(MemoryClientLog, "on_session", lambda _, listener: heard.append(listener))
+    monkeypatch.setattr(MemoryClientLog, "usage", lambda self: asked.append(self) or Usage(0, 0, 0))
+
+    async def ask_twice() -> None:
+        listener = follower.Listener(lambda *_: None, lambda *_: None, lambda: None)
+        following = follower.Follower(
+            Settings(), lambda _: log.client(), 2, listener, nobody, silent
+        )
+        async with asyncio.timeout(WAIT_S):
+            while following.trouble:
+                await asyncio.sleep(0)
+            heard[0](Session.SUSPENDED)
+            while len(asked) < 2:
+                await asyncio.sleep(0)
+        await following.close()
+
+    asyncio.run(ask_twice())

@@ -223,6 +223,7 @@ class Follower:
             tenancy=self._settings.tenancy_id,
             limits=self._settings.log,
         )
+        client.log.on_session(lambda _: self._look())
         self._client = client
         self._newest = client.replica()
         self._broken = False
@@ -265,6 +266,10 @@ class Follower:
     def _break(self) -> None:
         """On the log's thread: `_deliver` has raised, and no more entries come."""
         self._broken = True
+        self._look()
+
+    def _look(self) -> None:
+        """On the log's thread: whether the log answers is to be asked at once."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._poke.set)
 

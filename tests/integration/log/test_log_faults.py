@@ -94,12 +94,14 @@ def test_a_lost_reply_to_a_document_is_resolved_by_looking(zookeeper, stack):
     assert group.put_document("frontier", b"2", 0) is None
 
 
-def test_a_reader_whose_connection_broke_goes_on_where_it_was(zookeeper, stack):
+@pytest.mark.parametrize("of_group", [True, False], ids=["group", "client"])
+def test_a_reader_whose_connection_broke_goes_on_where_it_was(zookeeper, stack, of_group):
     proxy = TcpProxy(zookeeper.port)
     stack.callback(proxy.close)
     direct = settings_for(zookeeper.address)
     writer = open_client(stack, direct)
-    reader = open_group(stack, settings_for(proxy.address, tenancy=direct.tenancy_id), "g1")
+    through = settings_for(proxy.address, tenancy=direct.tenancy_id)
+    reader = open_group(stack, through, "g1") if of_group else open_client(stack, through)
     inbox, heard = follow(reader), Inbox()
     reader.on_session(heard)
     writer.append(marker("a"))

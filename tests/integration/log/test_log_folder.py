@@ -217,8 +217,9 @@ def test_sessions_survive_a_server_that_starts_again_and_nothing_is_lost(folder,
     settings = settings_of(folder)
     with served(folder) as server:
         group, observer = open_group(stack, settings, "g1"), open_group(stack, settings, "g2")
-        inbox, heard = follow(observer), Inbox()
+        inbox, heard, heard_by_client = follow(observer), Inbox(), Inbox()
         group.on_session(heard)
+        open_client(stack, settings).on_session(heard_by_client)
         gone = pulse_gone(observer, GroupId("g1"))
         group.append([marker("n", number=0)])
         assert len(inbox.take()) == 1
@@ -234,6 +235,7 @@ def test_sessions_survive_a_server_that_starts_again_and_nothing_is_lost(folder,
         group.close()
         assert gone.wait(WAIT_S)
         observer.close()
+        assert heard_by_client.take(2) == [Session.SUSPENDED, Session.CONNECTED]
 
 
 def test_a_group_that_was_away_for_too_long_is_dead_when_it_comes_back(folder, stack):

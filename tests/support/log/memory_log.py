@@ -289,6 +289,9 @@ class MemoryClientLog(MemorySession):
     def other_tenancies(self) -> list[str]:
         return ["elsewhere", "test"]
 
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        pass  # it never changes
+
 
 class MemoryGroupLog(MemorySession):
     """The log of one incarnation of a peer group."""

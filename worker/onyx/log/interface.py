@@ -192,6 +192,10 @@ class ClientLog(LogReader, Protocol):
         """The tenancies that share the ZooKeeper with this one, in order."""
         ...
 
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        """Call this at every change of the session, on the log's thread."""
+        ...
+
 
 class GroupLog(LogReader, Protocol):
     """The log of one incarnation of a peer group: every write is fenced by its pulse."""

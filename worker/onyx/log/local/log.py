@@ -224,6 +224,10 @@ class LocalClientLog(LocalLog):
         found: list[str] = self._ask(to.ListTenancies())
         return found
 
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        """Call this at every change of the session, on the log's thread."""
+        self._connection.listener = listener
+
 
 class LocalGroupLog(LocalLog):
     """The log of one incarnation of a peer group; dead for good once its session is lost."""

@@ -19,7 +19,7 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 from onyx.codec.entries import decode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.appends import entry_of_client
-from onyx.log.interface import ChunkGone, Document, Origin, Reader
+from onyx.log.interface import ChunkGone, Document, Origin, Reader, Session
 from onyx.log.paths import Paths, entry_position, entry_positions
 from onyx.log.tenancy import Usage, check_owner
 from onyx.log.zookeeper.chunks import Chunks
@@ -214,6 +214,10 @@ class ZooKeeperClientLog(ZooKeeperLog):
         above, _, own = self._paths.root.rpartition("/")
         found = self._session.perform(lambda client: client.get_children_async(above))
         return sorted(set(found) - {own})
+
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        """Call this at every change of the session, on the log's thread."""
+        self._session.on_session(listener)
 
 
 def read_entries(
