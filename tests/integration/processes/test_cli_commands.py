@@ -19,6 +19,7 @@ from tests.support.patience import WAIT_S, rounds
 from tests.support.servers.ports import free_port
 from tests.support.servers.processes import ran, workers_of
 
+from onyx.cli.local_peers import cores
 from onyx.log.server.process import ZooKeeperServer
 
 BAD = Path(__file__).parents[2] / "unit" / "model" / "bad"
@@ -48,6 +49,13 @@ def boom(segment):
 
 def make(position):
     return {"n": position}
+"""
+SIZES = """
+import os
+
+
+def size(segment):
+    return {"size": len(segment["line"]), "process": os.getpid()}
 """
 JOB = """\
 apiVersion: onyx.dev/v1beta1
@@ -305,6 +313,27 @@ def test_run_shows_what_was_done(folder: Path) -> None:
     read = next(line for line in done.stdout.splitlines() if line.startswith("│ read"))
     assert [cell.strip() for cell in read.split("│")[1:6]] == ["read", "2", "2", "2", "0"]
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(cores() < 2, reason="more processes are for more cores")
+def test_a_run_over_large_files_has_several_processes_and_says_so(folder: Path) -> None:
+    """A line is a megabyte, so that there is little to do for many bytes."""
+    with (folder / "my_tasks.py").open("a") as file:
+        file.write(SIZES)
+    (folder / "in").mkdir()
+    for number in range(2):
+        (folder / f"in/{number}.txt").write_text(("x" * 1_000_000 + "\n") * 26)
+    read = 'files, options: {path: "in/*", format: text}}'
+    write = "files, options: {path: out, format: jsonl}}"
+    job = re.sub(r"sequence, .*\n.*", read, JOB).replace("blackhole, batchSize: 10}", write)
+    (folder / "job.yaml").write_text(job.replace(":inc", ":size"))
+    done = onyx(folder, "run", "job.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "2 processes for 2 files of 50 MiB (--processes 1 for one)" in done.stderr
+    lines = (line for part in folder.glob("out/*") for line in part.read_text().splitlines())
+    rows = [json.loads(line) for line in lines]
+    assert [row["size"] for row in rows] == [1_000_000] * 52
+    assert len({row["process"] for row in rows}) == 2
 
 
 def test_a_job_that_fails_says_which_task_and_why(folder: Path) -> None:

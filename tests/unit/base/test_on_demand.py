@@ -33,7 +33,7 @@ OF_SOME_WORKERS = (
     *("click", "http.server", "multiprocessing.process", "prometheus_client", "uvicorn"),
 )
 """Packages that are needed for columns, requests over HTTP and metrics."""
-OURS_MAX = 427
+OURS_MAX = 428
 """Modules and packages of Onyx: as many as there are, rounded up, and only ever fewer."""
 
 

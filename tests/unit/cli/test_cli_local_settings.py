@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from onyx.cli.commands import run as command
-from onyx.cli.local_run import fewest_peers, peers_of_processes, settings_for
-from onyx.model.job import CatalogEntry, Job
+from onyx.cli.local_run import settings_for
+from onyx.model.job import Job
 from onyx.settings import TelemetrySettings
 
 JOB = Job("job", (), ())
@@ -53,35 +53,3 @@ def test_sigterm_interrupts_a_run_and_nothing_after_it(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         command.run(Path("job.yaml"))
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        (CatalogEntry("f", "function", fn="m:f", max_peers=8), ["spec.catalog[1].maxPeers"]),
-        (CatalogEntry("f", "function", fn="m:f", min_peers=8, max_peers=8), []),
-        (CatalogEntry("f", "function", fn="m:f", max_peers=1), []),
-        (CatalogEntry("f", "function", fn="m:f"), []),
-    ],
-    ids=["more", "all", "one", "any"],
-)
-def test_a_limit_that_a_run_does_not_reach_is_said(entry: CatalogEntry, said: list[str]) -> None:
-    ends = (CatalogEntry("read", "input", plugin="p"), CatalogEntry("write", "output", plugin="p"))
-    job = Job("j", (("read", "f"), ("f", "write")), (ends[0], entry, ends[1]))
-    assert [each.path for each in fewest_peers(job)] == said
-
-
-@pytest.mark.parametrize(
-    ("peers", "processes", "least", "expected"),
-    [(None, 1, 1, [3]), (None, 3, 1, [3, 3, 3]), (None, 2, 4, [6, 6]), (4, 3, 1, [2, 1, 1])],
-)
-def test_each_process_has_peers_for_all_tasks_unless_their_number_is_given(
-    peers: int | None, processes: int, least: int, expected: list[int]
-) -> None:
-    tasks = (
-        CatalogEntry("read", "input", plugin="files", min_peers=least),
-        CatalogEntry("work", "function", fn="m:f", min_peers=least),
-        CatalogEntry("write", "output", plugin="files", min_peers=least),
-    )
-    job = Job("job", (("read", "work"), ("work", "write")), tasks)
-    assert peers_of_processes(job, peers, processes) == expected

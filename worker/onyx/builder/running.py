@@ -12,7 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 from onyx.builder.drawing import drawing
 from onyx.cli.functions import missing, modules_here, wrong_here
 from onyx.cli.job_file import warn
-from onyx.cli.local_run import done_in_vain, peers_of_processes, run_here, settings_for
+from onyx.cli.local_peers import crew_here
+from onyx.cli.local_run import done_in_vain, run_here, settings_for
 from onyx.client.calls import submit_job
 from onyx.client.statuses import JobStatus, in_a_sentence
 from onyx.client.submissions import Submission
@@ -109,7 +110,7 @@ class Runnable(ABC):
         self,
         *,
         peers: int | None = None,
-        processes: int = 1,
+        processes: int | None = None,
         timeout_s: float | None = None,
         replace: bool = False,
     ) -> JobStatus:
@@ -117,7 +118,7 @@ class Runnable(ABC):
 
         Args:
             peers: virtual peers in all; as many as the job needs, if None.
-            processes: worker processes.
+            processes: worker processes; one, or up to one a core where files are large, if None.
             timeout_s: after so many seconds the job is given up.
             replace: whether parts of other runs are removed from the folders of outputs first.
 
@@ -133,10 +134,10 @@ class Runnable(ABC):
         found = of_its_author(settings_for(job, None))
         _refuse(wrong_here(job, found))
         _refuse(why_not_here(job, found, replaces=replace))
-        warn([*done_in_vain(job, found, peers is None and processes == 1), *self._notices(job)])
-        dealt = peers_of_processes(job, peers, processes)
+        crew = crew_here(job, found, peers, processes)
+        warn([*done_in_vain(job, found, crew.fewest), *self._notices(job)])
         with interrupted_by_sigterm():
-            status, _ = run_here(job, found, dealt, timeout_s=timeout_s)
+            status, _ = run_here(job, found, crew, timeout_s=timeout_s)
         if status.state != "completed":
             raise JobFailed(status)
         return status

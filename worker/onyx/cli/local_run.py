@@ -1,5 +1,5 @@
 """One job on a cluster of its own on this machine: a log and worker processes for the time of a
-block, with how many peers, with which settings.
+block, with which settings.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from onyx.base.on_demand import ModuleOnDemand
 from onyx.cli.following import follow
 from onyx.cli.functions import check_functions, named_modules
 from onyx.cli.job_file import read_file, read_job, refuse, warn
+from onyx.cli.local_peers import Crew, fewest_peers
 from onyx.cli.local_server import TENANCY, local_log
 from onyx.cli.options import EngineChoice, saved_place
 from onyx.cli.progress import JobProgress
@@ -30,11 +31,9 @@ from onyx.log.opening import led_to
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.text import located
 from onyx.model.plugins import takes_requests
-from onyx.model.report import at
 from onyx.processes.forking import Launcher
-from onyx.processes.supervisor import Supervisor, dealt
+from onyx.processes.supervisor import Supervisor
 from onyx.processes.surroundings import configure_logs, import_from, is_set, settings
-from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 from onyx.submission.here import nothing_since, why_not_here
 from onyx.submission.key_types import keys_in_vain
@@ -109,21 +108,6 @@ def done_in_vain(job: Job, found: Settings, fewest: bool, resumes: bool = False)
     return [*few, *keys_in_vain(job, found), *([] if resumes else nothing_since(job, found))]
 
 
-def fewest_peers(job: Job) -> list[Problem]:
-    """Tasks that could have more peers than they get where a job runs with as few as it needs."""
-    needed = peers_needed(job)
-    return [
-        Problem(
-            at(at("spec.catalog", index), "maxPeers"),
-            f"is {most}, but a run has as few peers as the job needs, {needed[entry.name]} here",
-            f"minPeers: {most} asks for all; or give --peers more than {sum(needed.values())}, "
-            "which all tasks share",
-        )
-        for index, entry in enumerate(job.catalog)
-        if entry.name in needed and (most := entry.max_peers or 0) > needed[entry.name]
-    ]
-
-
 def _beside(found: Settings, *folders: Path) -> Settings:
     """Settings of workers whose jobs may name these folders too."""
     named = found.job_paths or ((found.data_dir,) if found.data_dir else ())
@@ -150,51 +134,32 @@ def settings_for(job: Job, modules: Sequence[str] | None, log_level: str | None 
     return replace(found, telemetry=telemetry, http=http).of(TENANCY)
 
 
-def peers_of_processes(job: Job, peers: int | None, processes: int) -> list[int]:
-    """How many peers each process offers, as evenly as possible; a process without one is left out.
-
-    Args:
-        peers: in all; if None as many as the job needs, and enough that each process has the whole
-            way: one for each task.
-        processes: of workers.
-
-    Raises:
-        UserError: they are fewer than the job needs.
-    """
-    least = peers_needed(job)
-    needed = sum(least.values())
-    total = max(needed, processes * len(least)) if peers is None else peers
-    if total < needed:
-        raise UserError(
-            f"job {job.name} needs {needed} peers, --peers gives {total}: give more, or leave "
-            "--peers out"
-        )
-    return dealt(total, processes)
-
-
 def run_here(
     job: Job,
     found: Settings,
-    peers: list[int],
+    crew: Crew,
     as_json: bool = False,
     timeout_s: float | None = None,
     begun: tuple[Settings, Launcher] | None = None,
     console: ConsoleOptions | None = None,
     kept: Kept | None = None,
 ) -> tuple[JobStatus, JobProgress]:
-    """Run a job to its end, with progress meanwhile, and say what became of it.
+    """Run a job to its end, with progress meanwhile, and say what became of it, and before it why
+    there are several processes.
 
     Args:
         job: what is run.
         found: settings of the workers.
-        peers: of each process.
+        crew: what runs it.
         as_json: whether what became of it is printed for programs.
         timeout_s: after so long it is given up; never, if None.
         begun: what has begun already, as of `local_cluster`.
         console: of pages about it; None: there are none.
         kept: where the log stays; None: nowhere.
     """
-    with local_cluster(found, peers, begun) as (client, workers, there):
+    if crew.why:
+        print(crew.why, file=sys.stderr, flush=True)
+    with local_cluster(found, crew.peers, begun) as (client, workers, there):
         ways = ways_in(job, there, workers.http_port)
         going = interrupted(client, job, kept) if kept is not None and kept.resume else None
         for each in client.replica().jobs:  # in a log that is kept, of a run that was killed

@@ -83,6 +83,10 @@ class FileSystem(Protocol):
         """How large a file is; raises as `modified_ms`. Safe from any thread."""
         ...
 
+    def sizes_bytes(self, pattern: str) -> dict[str, int]:
+        """How large the files are that a pattern names; raises as `matching`."""
+        ...
+
     def remote(self, path: str) -> bool:
         """Whether each read of a file is a request."""
         ...
@@ -125,6 +129,10 @@ class LocalFiles:
         """What the file system says."""
         with system_errors(path):
             return os.stat(path).st_size
+
+    def sizes_bytes(self, pattern: str) -> dict[str, int]:
+        """What the file system says, of each."""
+        return {path: self.size_bytes(path) for path in self.matching(pattern)}
 
     def remote(self, path: str) -> bool:
         """Reads are of this machine."""
@@ -200,6 +208,11 @@ class ObjectFiles:
             raise Unavailable(f"{path} is not there; put it back, and the job goes on")
         return found
 
+    def sizes_bytes(self, pattern: str) -> dict[str, int]:
+        """What the list says in which they are found."""
+        url = parse_url(pattern)
+        return {str(ObjectUrl(url.bucket, each.key)): each.size_bytes for each in self._chosen(url)}
+
     def remote(self, path: str) -> bool:
         """Reads are requests."""
         return True
@@ -257,6 +270,10 @@ class InputFiles:
     def size_bytes(self, path: str) -> int:
         """How large a file is."""
         return self._of(path).size_bytes(path)
+
+    def sizes_bytes(self, pattern: str) -> dict[str, int]:
+        """How large the files are that a pattern names."""
+        return self._of(pattern).sizes_bytes(pattern)
 
     def remote(self, path: str) -> bool:
         """Whether each read of a file is a request."""

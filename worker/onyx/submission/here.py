@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -309,6 +310,17 @@ class Places:
             return []
         seen = (absolute(each, self._base) for each in _paths(entry) if self._is_seen(each))
         return [path for each in seen for path in self._files.matching(each)]
+
+    def sizes_bytes(self) -> dict[str, int]:
+        """How large the files are that inputs read, as far as they can be looked at."""
+        found = dict[str, int]()
+        for entry in self._job.catalog:
+            if (entry.type, entry.plugin) != ("input", FILES):
+                continue
+            for path in filter(self._is_seen, _paths(entry)):
+                with suppress(UserError, Unavailable):
+                    found |= self._files.sizes_bytes(absolute(path, self._base))
+        return found
 
     def unread(self) -> list[Problem]:
         """Inputs with files of which none was modified since the time of `startFrom`. A job that

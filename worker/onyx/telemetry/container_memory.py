@@ -64,7 +64,7 @@ class ContainerMemory:
         for events, _ in self._files:
             first = events.name == "memory.oom_control"
             name = "memory.usage_in_bytes" if first else "memory.current"
-            text = _text(events.with_name(name)).strip()
+            text = text_of(events.with_name(name)).strip()
             if text.isdecimal():
                 return int(text)
         return None
@@ -86,15 +86,25 @@ class ContainerMemory:
 
     def _folders(self) -> Iterator[tuple[Path, str, str]]:
         """Where the cgroup of this process is mounted, with the names of its two files."""
-        paths = dict(_cgroups(_text(self._root / "proc/self/cgroup")))
-        for mount, root, controllers in _mounts(_text(self._root / "proc/self/mountinfo")):
-            if controllers is None and "" in paths:
-                names, path = ("memory.events", "memory.max"), paths[""]
-            elif controllers is not None and "memory" in controllers and "memory" in paths:
-                names, path = ("memory.oom_control", "memory.limit_in_bytes"), paths["memory"]
+        for folder, first in cgroups_of("memory", self._root):
+            if first:
+                yield folder, "memory.oom_control", "memory.limit_in_bytes"
             else:
-                continue
-            yield self._root / _below(mount, root, path).lstrip("/"), *names
+                yield folder, "memory.events", "memory.max"
+
+
+def cgroups_of(controller: str, root: Path = Path("/")) -> Iterator[tuple[Path, bool]]:
+    """Where the cgroups of this process are that may have a controller; True: of the first
+    version."""
+    paths = dict(_cgroups(text_of(root / "proc/self/cgroup")))
+    for mount, top, controllers in _mounts(text_of(root / "proc/self/mountinfo")):
+        if controllers is None and "" in paths:
+            path = paths[""]
+        elif controllers is not None and controller in controllers and controller in paths:
+            path = paths[controller]
+        else:
+            continue
+        yield root / _below(mount, top, path).lstrip("/"), controllers is not None
 
 
 def _cgroups(text: str) -> Iterator[tuple[str, str]]:
@@ -133,7 +143,7 @@ def _counted(file: Path) -> int | None:
 
 def _named(file: Path, wanted: str) -> int | None:
     """The number beside a name in a file of such lines."""
-    for line in _text(file).splitlines():
+    for line in text_of(file).splitlines():
         name, _, value = line.partition(" ")
         if name == wanted and value.strip().isdecimal():
             return int(value)
@@ -141,11 +151,12 @@ def _named(file: Path, wanted: str) -> int | None:
 
 
 def _bound(file: Path) -> int | None:
-    text = _text(file).strip()
+    text = text_of(file).strip()
     return int(text) if text.isdecimal() and int(text) < _NO_LIMIT_BYTES else None
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """What a file of the kernel says; nothing, if it is not there."""
     try:
         return file.read_text("utf-8", "replace")
     except OSError:

@@ -25,11 +25,20 @@ if TYPE_CHECKING:
     from onyx.cli.progress import JobProgress
     from onyx.model.job import Job
 
+local_peers = ModuleOnDemand("onyx.cli.local_peers")
 local_run = ModuleOnDemand("onyx.cli.local_run")
 outcomes = ModuleOnDemand("onyx.reports.outcomes")
 serve = ModuleOnDemand("onyx.console.serve", extra="console")
 SHARED = ("onyx.client.connection", "onyx.log.local.log")
 """What this command and workers need: clients of the log, the model of jobs, the replica."""
+ProcessesOption = Annotated[
+    int | None,
+    Meta(ge=1),
+    Option(
+        "--processes",
+        "Worker processes; one, or up to one a core where files are large, if left out.",
+    ),
+]
 DeadLettersOption = Annotated[
     int | None,
     Meta(ge=0),
@@ -75,7 +84,7 @@ def run(
         int | None,
         Option("--peers", "Virtual peers in all; as many as the job needs if left out."),
     ] = None,
-    processes: Annotated[int, Meta(ge=1), Option("--processes", "Worker processes.")] = 1,
+    processes: ProcessesOption = None,
     modules: ModulesOption = None,
     engine: EngineOption = None,
     timeout: Annotated[float | None, Option("--timeout", "Give up after so many seconds.")] = None,
@@ -112,10 +121,10 @@ def run(
     with interrupted_by_sigterm(), local_log(given, keep, SHARED) as (there, launcher):
         kept = None if keep is None else local_run.Kept(keep, resume)
         job, found = local_run.checked(file, modules, engine, log_level, begins_with)
-        dealt = local_run.peers_of_processes(job, peers, processes)
-        local_run.refuse_here(job, found, file, replace, resume, peers is None and processes == 1)
+        crew = local_peers.crew_here(job, found, peers, processes)
+        local_run.refuse_here(job, found, file, replace, resume, crew.fewest)
         status, progress = local_run.run_here(
-            job, found, dealt, as_json, timeout, (there, launcher), options, kept
+            job, found, crew, as_json, timeout, (there, launcher), options, kept
         )
     if status.state != "completed":
         sys.exit(1)
