@@ -205,11 +205,6 @@ class Operator(ABC):
     def ends_at(self, newest_ms: int | None) -> None:
         """Nothing comes any more, and the greatest event time was this."""
 
-    @property
-    def at_once(self) -> bool:
-        """Whether key groups should complete together, because it looks through all at once."""
-        return True
-
     @abstractmethod
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """The job ends for these key groups."""

@@ -30,9 +30,6 @@ from onyx.task.source.frontier import newest_of
 from onyx.task.state.keeper import Moment, StateKeeper
 from onyx.transport.interface import FLUSH
 
-COMPLETED_AT_ONCE = 16
-"""Shards that fire for the last time together: a state in memory is not gone through for each."""
-
 
 def _nothing() -> None:
     """When nothing is to be done."""
@@ -196,7 +193,7 @@ def end(runtime: Runtime, allocation: Allocation, keeper: StateKeeper) -> bool:
     if left and keeper.ready_to_fire:
         if not _end_is_known(runtime, keeper):
             return False
-        _fire_last(keeper, left if keeper.operator.at_once else left[:COMPLETED_AT_ONCE])
+        _fire_last(keeper, left)
         return True
     if keeper.emissions.wants_flush(ends=True):
         allocation.outbox.broadcast(FLUSH)
@@ -236,7 +233,7 @@ def _fed_no_more(runtime: Runtime, allocation: Allocation) -> bool:
 
 
 def _fire_last(keeper: StateKeeper, shards: list[int]) -> None:
-    """Shards fire for the last time."""
+    """Shards fire for the last time: together, for a state in memory is gone through once."""
     now_ms = keeper.clock.wall_ms()
 
     def through() -> None:

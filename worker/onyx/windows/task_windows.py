@@ -58,8 +58,6 @@ class TaskWindows:
         if not self._grouped:
             self._shards.known[0] = None
         self._windows: dict[str, RunningWindow] = {}
-        self.at_once = False
-        """Whether shards should fire together when the job ends, because a firing costs much."""
         for each in compiled.windows:
             if each.window.engine == "peers" or make_elsewhere is None:
                 window: RunningWindow = Window(
@@ -67,7 +65,6 @@ class TaskWindows:
                 )
             else:
                 window = make_elsewhere(each, self._grouped, self._shards)
-                self.at_once = True
             self._windows[each.window.id] = window
         self._watermark: Number = NOTHING_SEEN
 

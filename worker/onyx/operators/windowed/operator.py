@@ -137,11 +137,6 @@ class WindowedOperator(Operator):
         """What all windows have."""
         return self.windows.measures()
 
-    @property
-    def at_once(self) -> bool:
-        """Whether a firing costs much, however many key groups fire."""
-        return self.windows.at_once
-
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """Every extent fires once more."""
         return self._pages(self.windows.complete(shards, now_ms))
