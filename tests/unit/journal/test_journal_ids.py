@@ -64,3 +64,16 @@ def test_ids_come_in_the_order_of_their_positions_whoever_goes_on_in_the_journal
 
     assert upgraded.restored == [ONE, EMPTY, OTHER]
     assert Journal(store, NEXT_JOB, 2, "three").restored == [ONE, EMPTY, OTHER]
+
+
+def test_no_summary_is_larger_than_what_it_deletes(store: MemoryBlobStore) -> None:
+    journal = journal_of(store, ((ONE,),))
+    remembered = [ONE, *(RememberedRequest(f"{n}", b"", 1, 0, 0) for n in range(190))]
+    assert journal.collect(1, lambda: remembered, all_of_it=True), "it knows of nothing before"
+    collected = []
+    for position in (1, 2, 3):
+        one = RememberedRequest(f"at {position}", b"", position, 1, 0)
+        journal.append(Content([[{"n": position}]], (one,)))
+        remembered.append(one)
+        collected.append(journal.collect(position + 1, lambda: remembered, all_of_it=True))
+    assert collected == [False, False, True]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
+from threading import Thread
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from tests.support.clocks import ManualClock
+from tests.support.patience import WAIT_S
 
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.journal.logs import RememberedRequest
 from onyx.ledger.outcomes import FailedSegment, Outcomes, retried_part
 from onyx.ledger.returns import OUTCOMES, RETRIED, ReturnPart
+from onyx.plugins.journalled.id_memory import PIECE
 from onyx.plugins.requests import request_queue as module
 from onyx.plugins.requests.request_queue import RequestQueue
 from onyx.requests.request import Answer, Level, Request, Status
@@ -151,6 +155,23 @@ def test_ids_are_forgotten_by_number_and_by_age_but_not_before_they_are_processe
     assert [each.id for each in mailbox.remembered()] == ["b", "c"]
     clock.advance(2.0)
     assert [each.id for each in mailbox.remembered()] == ["c"], "not processed yet"
+
+
+def test_requests_are_taken_while_many_ids_are_written_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = [RememberedRequest(str(n), b"", n, 1, 0) for n in range(2 * PIECE + 1)]
+    mailbox = RequestQueue(ManualClock(), known)
+    offered: list[Future[Answer]] = []
+
+    def rest(_: float) -> None:
+        other = Thread(target=lambda: offered.append(mailbox.offer(request(f"new {len(offered)}"))))
+        other.start()
+        other.join(WAIT_S)
+
+    monkeypatch.setattr(time, "sleep", rest)
+    assert mailbox.remembered() == known
+    assert len(offered) == 2
 
 
 def test_without_room_a_request_is_refused_with_a_time_to_come_again(

@@ -60,6 +60,10 @@ COLLECTED_BYTES_MIN = 16_777_216
 COLLECTED_CHUNKS_MIN = 256
 """Chunks that have been passed are deleted when they are so many or so large: each deletion writes
 a summary first, and perhaps a file of what is kept."""
+FILE_BYTES = 4_096
+REMEMBERED_BYTES = 64
+"""What a chunk takes on a disk beside its bytes, and a request in a summary, about. No summary is
+written that would be larger than what it deletes: a hundred thousand requests are 6 MB."""
 COLLECTED_AGE_MS = 3_600_000
 """Where they are kept, also when they are so old: a file is deleted by its newest chunk."""
 
@@ -110,6 +114,8 @@ class Journal:
         """From where the source goes on; None if it has no cursor or nothing was read."""
         self.restored: Sequence[RememberedRequest] = found.requests
         """Requests that the journal remembers from before, in the order of their positions."""
+        self._summarized = len(found.requests)
+        """Requests in the last summary, or at the beginning."""
 
     @property
     def size_bytes(self) -> int:
@@ -216,15 +222,18 @@ class Journal:
             return False
         with self._lock:
             self._index.drop(len(passed))
+        self._summarized = len(known)
         return True
 
     def _enough(self, passed: Sequence[IndexedChunk], all_of_it: bool) -> bool:
         size_bytes = sum(each.size_bytes for each in passed)
+        if self._retention.keeps and self._now_ms() - passed[0].wall_ms >= COLLECTED_AGE_MS:
+            return True
+        if size_bytes + FILE_BYTES * len(passed) < REMEMBERED_BYTES * self._summarized:
+            return False
         if size_bytes >= COLLECTED_BYTES_MIN or len(passed) >= COLLECTED_CHUNKS_MIN:
             return True
-        if not self._retention.keeps:
-            return all_of_it
-        return self._now_ms() - passed[0].wall_ms >= COLLECTED_AGE_MS
+        return all_of_it and not self._retention.keeps
 
     def _keep(self, passed: Sequence[IndexedChunk]) -> None:
         """Put chunks together into files, but those that are in one: an owner of before may have

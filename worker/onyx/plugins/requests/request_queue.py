@@ -40,7 +40,7 @@ from onyx.ledger.outcomes import (
     outcomes_of_value,
 )
 from onyx.ledger.returns import OUTCOMES, RETRIED, Parts, put_together
-from onyx.plugins.journalled.id_memory import IdMemory
+from onyx.plugins.journalled.id_memory import IdMemory, remembered_of
 from onyx.plugins.segment_runs import gathered
 from onyx.requests.mailboxes import MOVES
 from onyx.requests.request import Answer, Level, Request, Status, answered
@@ -245,7 +245,7 @@ class RequestQueue:
 
     def _take_judged(self) -> list[RememberedRequest]:
         judged, self._judged = self._judged, []
-        return [remembered_of(each) for each in judged]
+        return remembered_of([(each.id, each) for each in judged])
 
     def appended(self, content: Content) -> None:
         """What was taken is durable."""
@@ -412,7 +412,8 @@ class RequestQueue:
     def remembered(self) -> list[RememberedRequest]:
         """Everything that the journal is to know further on, in the order of positions."""
         with self._changed:
-            return self._known.remembered()
+            known = self._known.known()
+        return remembered_of(known)
 
     def ended(self) -> bool:
         """Never: clients may always come."""
@@ -498,13 +499,6 @@ def joined(entry: KnownRequest, level: Level) -> Future[Answer]:
     else:
         entry.processed += (future,)
     return future
-
-
-def remembered_of(entry: KnownRequest) -> RememberedRequest:
-    """What the journal has of a request."""
-    return RememberedRequest(
-        entry.id, entry.digest, entry.first, entry.count, entry.wall_ms, entry.outcomes
-    )
 
 
 def answered_by(entry: KnownRequest) -> SettledAnswers:

@@ -20,7 +20,7 @@ from onyx.errors import OnyxError, Unavailable, contained
 from onyx.flow.batch import U64
 from onyx.journal.journal import Journal
 from onyx.journal.logs import Content, RememberedRequest
-from onyx.plugins.journalled.id_memory import IdMemory
+from onyx.plugins.journalled.id_memory import IdMemory, remembered_of
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.protocol import Behind, Cursor, Input, PluginContext, Reader, Unanswered
 from onyx.plugins.sources.messages import Owed, SourceMessages, messages_of
@@ -217,7 +217,8 @@ class SourceFeed(Unanswered):
     def remembered(self) -> list[RememberedRequest]:
         """The ids that the journal is to know further on."""
         with self._lock:
-            return self._known.remembered()
+            known = self._known.known()
+        return remembered_of(known)
 
     def ended(self) -> bool:
         """Whether the source has."""
