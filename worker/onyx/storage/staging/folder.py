@@ -2,8 +2,9 @@
 
 Each writer stages its files in a directory of its own below `.staging`, named after its
 incarnation, under names that no reader of the format takes (`path_names.staged_name`). A part is
-fsynced there and renamed into the target directory, which is then fsynced. A live peer removes the
-staging directories of dead incarnations (`fence`).
+fsynced there, with which a file system that has a journal keeps its name too, and renamed into the
+target directory, which is then fsynced. A live peer removes the staging directories of dead
+incarnations (`fence`).
 
 Invariant: a rename out of a removed directory fails. So after `fence` has returned, a paused
 process that wakes up publishes nothing. That holds only if a writer never makes its directory
