@@ -188,7 +188,8 @@ PROGRAMS = {
         figures=["segments over one stream, TLS to plain", "two hops, p50, TLS to plain"],
     ),
     "slow_network": Program(
-        "slow_network", "compressed frames over a slow network, to plain ones", slow=SEVERAL
+        "slow_network", "compressed frames over a slow network, to plain ones",
+        slow="it starts three processes for each figure"
     ),
     "bench_files": Program(
         "bench_files", "reading and writing files, to loops by hand",
