@@ -17,6 +17,7 @@ JOBS = sorted([*ROOT.glob("examples/*/*.yaml"), *ROOT.glob("benchmarks/jobs/*.ya
 WITHOUT_FUNCTIONS = {
     "benchmarks/jobs/c.yaml",
     "benchmarks/jobs/c-columns.yaml",
+    "benchmarks/jobs/grouping.yaml",
     "benchmarks/jobs/spark-window.yaml",
     "examples/http/job.yaml",
     "examples/sql/drivers.yaml",
