@@ -7,9 +7,11 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
+from tests.cluster.layout import HOST_IP, NODE_IP
 from tests.e2e.kube import CommandError, Kube, run, tool, until
 from tests.e2e.test_e2e_namespaces import credentials
 from tests.e2e.test_e2e_processes import job, operator
@@ -20,22 +22,57 @@ from tests.support.servers.ports import free_port
 ROLES = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 DRAWN = ("onyx-authority", "onyx-tls", "onyx-zookeeper-account")
 HOOKS = "ValidatingWebhookConfiguration"
+SERVICE = "webhook"
+
+
+class Webhook(NamedTuple):
+    """Where the operator of this machine answers the API server."""
+
+    name: str
+    host: str
+    port: int
+    service: str = ""
+    """A Service that leads there; else the name does."""
 
 
 @pytest.fixture
-def installed(kube: Kube) -> Iterator[int]:
-    """What Helm makes of roles and webhook; the port where the API server asks the webhook."""
-    config = json.loads(run([tool("kubectl"), "config", "view", "--output", "json"]))
-    if "//127.0.0.1:" not in config["clusters"][0]["cluster"]["server"]:
-        pytest.skip("this API server does not reach processes of this machine")
-    port, outside = free_port(), name_outside(kube)
+def installed(kube: Kube) -> Iterator[Webhook]:
+    """What Helm makes of roles and webhook."""
+    webhook = webhook_for(kube)
+    outside = name_outside(kube)
     for each in objects({"rbac": {"aggregate": False}}):
         if each["kind"] in (*ROLES, HOOKS) and "test" not in each["metadata"]["name"]:
-            kube.apply(moved(each, kube, port))
-    yield port
+            kube.apply(moved(each, kube, webhook))
+    yield webhook
     with contextlib.suppress(CommandError):
         kube.kubectl("delete", "clusterrole,clusterrolebinding", outside, "--ignore-not-found")
     kube.kubectl("delete", HOOKS, outside, "--ignore-not-found")
+
+
+def webhook_for(kube: Kube) -> Webhook:
+    """One that this API server reaches: on its loopback interface, or by the way that leads out of
+    the namespace of `make cluster`, to which its proxy can take a Service."""
+    config = json.loads(run([tool("kubectl"), "config", "view", "--output", "json"]))
+    server, port = urlsplit(config["clusters"][0]["cluster"]["server"]).hostname, free_port()
+    if server == "127.0.0.1":
+        return Webhook("localhost", server, port)
+    if server != NODE_IP:
+        pytest.skip("this API server does not reach processes of this machine")
+    service = {"ports": [{"port": 443}]}
+    labels = {"kubernetes.io/service-name": SERVICE}
+    for each in (
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE}, "spec": service},
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": SERVICE, "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [HOST_IP]}],
+            "ports": [{"port": port}],
+        },
+    ):
+        kube.apply(each)
+    return Webhook(f"{SERVICE}.{kube.namespace}.svc", HOST_IP, port, SERVICE)
 
 
 def name_outside(kube: Kube) -> str:
@@ -43,7 +80,7 @@ def name_outside(kube: Kube) -> str:
     return f"installation-of-{kube.namespace}"
 
 
-def moved(body: Any, kube: Kube, port: int) -> Any:
+def moved(body: Any, kube: Kube, webhook: Webhook) -> Any:
     """An object of the chart, for this namespace and a webhook on this machine."""
     for subject in body.get("subjects", ()):
         subject["namespace"] = kube.namespace
@@ -59,21 +96,25 @@ def moved(body: Any, kube: Kube, port: int) -> Any:
         labels = {"kubernetes.io/metadata.name": kube.namespace}
         hook["namespaceSelector"] = {"matchLabels": labels}
         path = hook["clientConfig"].pop("service")["path"]
-        hook["clientConfig"]["url"] = f"https://localhost:{port}{path}"
+        hook["clientConfig"] |= (
+            {"service": {"name": webhook.service, "namespace": kube.namespace, "path": path}}
+            if webhook.service
+            else {"url": f"https://{webhook.name}:{webhook.port}{path}"}
+        )
     return body
 
 
-def variables(kube: Kube, port: int, folder: Path) -> dict[str, str]:
+def variables(kube: Kube, webhook: Webhook, folder: Path) -> dict[str, str]:
     chosen = installation(folder) | {
         "INSTALLATION_NAMESPACE": kube.namespace,
         "LEASE_NAMESPACE": kube.namespace,
-        "INSTALLATION_WEBHOOK_NAME": "localhost",
+        "INSTALLATION_WEBHOOK_NAME": webhook.name,
         "INSTALLATION_WEBHOOK_CONFIGURATION": name_outside(kube),
         "INSTALLATION_INTERVAL_S": "1",
         "WEBHOOK_CERT_FILE": str(folder / "onyx/webhook/tls.crt"),
         "WEBHOOK_KEY_FILE": str(folder / "onyx/webhook/tls.key"),
-        "WEBHOOK_HOST": "127.0.0.1",
-        "WEBHOOK_PORT": str(port),
+        "WEBHOOK_HOST": webhook.host,
+        "WEBHOOK_PORT": str(webhook.port),
     }
     return {f"ONYX_OPERATOR_{name}": value for name, value in chosen.items()}
 
@@ -89,7 +130,7 @@ def refusal(kube: Kube, body: Any) -> str:
 
 
 def test_what_is_drawn_is_trusted_kept_and_all_that_is_read(
-    kube: Kube, installed: int, tmp_path: Path
+    kube: Kube, installed: Webhook, tmp_path: Path
 ) -> None:
     wrong: Any = job("wrong", tmp_path / "out", segments=1, per_second=1)
     wrong["spec"]["workflow"] = [["numbers", "nowhere"]]
