@@ -7,10 +7,10 @@ exactly that peer.
 An ungrouped batch stays in this process if a peer of the child here is hungry, for it need not be
 encoded then. If not, it goes to a process that is; if none is, it stays, unless all peers here are
 behind: then it waits for whoever is the first to take more. So processes that have the same work
-share none, and all work while one has too much. Where the child has no peer here, or has all here,
-it goes to the next one in turn that has room, so slow peers get less. Rejected: to go elsewhere
-when the inbox here is full. Inboxes are full wherever a source is faster than a function, so as
-much would cross as by dice; and one holds minutes of work of a slow function.
+share little, and all work while one has too much. Where the child has no peer here, or has all
+here, it goes to the next one in turn that has room, so slow peers get less. Rejected: to go
+elsewhere when the inbox here is full. Inboxes are full wherever a source is faster than a function,
+so as much would cross as by dice; and one holds minutes of work of a slow function.
 
 What goes back in a loop waits apart, and holds nothing up: the task goes on reading meanwhile. If
 it did not, two tasks of a loop with full inboxes would wait for each other for ever. So the tasks
