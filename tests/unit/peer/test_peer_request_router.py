@@ -66,6 +66,7 @@ class Inputs:
         self.running = ["job"]
         """Ids of the jobs of which each upgrades the one before; the last one runs."""
         self.counts = 1
+        self.draining = False
 
     def known(self, job: str, task: str) -> RequestInput | None:
         return replace(INPUT, job=JobId(job)) if job in self.running[-1:] else None
@@ -85,7 +86,10 @@ class Inputs:
     def stopped(self, found: RequestInput) -> Answer | None:
         return None
 
-    waits = drains = stopped
+    waits = stopped
+
+    def drains(self, found: RequestInput) -> Answer | None:
+        return Answer(Status.UNAVAILABLE, "drains") if self.draining else None
 
     def partitions(self, found: RequestInput) -> int:
         return self.counts
@@ -101,11 +105,18 @@ class Mailbox:
         self.offered: list[Future[Answer]] = []
         self.why = ""
         self.ids: list[str] = []
+        self.refusing: list[bool] = []
+        """At each request, whether nothing new was to be taken any more."""
+        self._refuses = False
 
     def offer(self, request: Request) -> Future[Answer]:
         self.ids.append(request.id)
+        self.refusing.append(self._refuses)
         self.offered.append(Future())
         return self.offered[-1]
+
+    def refuse(self) -> None:
+        self._refuses = True
 
     def obstacle(self, id: str) -> str:
         return self.why
@@ -201,6 +212,21 @@ def test_who_waits_in_vain_is_told_what_the_owner_knows(world: World) -> None:
     future = world.waiting()
     world.clock.advance(APPEND.timeout_s + 1)
     assert future.result(WAIT_S).reason == f"no answer within 30 s: {world.mailbox.why}"
+
+
+def test_the_mailbox_of_a_job_that_drains_refuses_what_is_new_before_its_task_knows(
+    world: World,
+) -> None:
+    future = world.waiting()
+    world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, segments=1))
+    future.result(WAIT_S)
+    world.inputs.draining = True
+    future = world.waiting()
+    world.mailbox.offered[1].set_result(Answer(Status.UNAVAILABLE, "drains"))
+    future.result(WAIT_S)
+    first, *others = world.mailbox.refusing
+    assert not first
+    assert all(others)
 
 
 def test_a_request_whose_partition_moves_goes_to_its_new_owner(world: World) -> None:

@@ -36,6 +36,10 @@ class Mailbox(Protocol):
         """Take a request; the future has its answer."""
         ...
 
+    def refuse(self) -> None:
+        """Take nothing new from now on, because the job drains. Repeats change nothing."""
+        ...
+
     def obstacle(self, id: str) -> str:
         """Why a request is not answered yet, as far as that is known here; empty: it is not."""
         ...

@@ -214,7 +214,11 @@ class RequestRouter:
         return self._inputs.stopped(found) or self._inputs.waits(found)
 
     def _mailbox(self, found: RequestInput, partition: int) -> Mailbox | None:
-        return self._mailboxes.find(Address(found.job, found.task, partition))
+        mailbox = self._mailboxes.find(Address(found.job, found.task, partition))
+        if mailbox is not None and self._inputs.drains(found) is not None:
+            # Its task may hear of that much later: while a function waits, it does nothing else.
+            mailbox.refuse()
+        return mailbox
 
     def _finished(self, found: RequestInput, answer: Answer) -> Future[Answer]:
         """The answer with values; it takes a while where user code puts them together."""
