@@ -30,7 +30,7 @@ from onyx.storage.files import LocalFiles
 from onyx.transport.frames import encoder
 from onyx.transport.frames.compression import READ, compressed, plain
 from onyx.transport.frames.decoder import decode
-from onyx.transport.frames.packets import CHECKSUM_BYTES, FrameError
+from onyx.transport.frames.packets import CHECKSUM_BYTES, Credit, FrameError
 from onyx.transport.interface import FLUSH, Control, ControlKind
 from onyx_operator.admission import server as webhook
 from onyx_operator.admission.review import MalformedReview
@@ -100,7 +100,7 @@ def _segments() -> Attack:
 
 def _frames() -> Attack:
     packets = [
-        encoder.credit_packet(1, 5, 10),
+        encoder.credit_packet(Credit(1, 5, 10)),
         encoder.close_packet(2),
         encoder.schema_packet(1, pa.schema([("n", pa.int64())])),
         *(encoder.item_packet(1, 1, each) for each in CONTROLS),

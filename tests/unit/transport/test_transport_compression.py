@@ -15,7 +15,7 @@ from onyx.settings import TransportSettings
 from onyx.transport.encoded import encoded
 from onyx.transport.frames import compression, decoder, encoder
 from onyx.transport.frames.compression import agreed, check_compression, compressed, plain
-from onyx.transport.frames.packets import FrameError, Hello
+from onyx.transport.frames.packets import Credit, FrameError, Hello
 from onyx.transport.hello import Ends, Stream, Surroundings
 from onyx.transport.inbox import Inboxes
 from onyx.transport.interface import Bounds, Channel
@@ -52,7 +52,7 @@ def test_a_frame_is_smaller_on_the_wire_and_comes_out_as_it_was(segments, codec)
 @pytest.mark.parametrize("codec", ["none", *CODECS])
 def test_what_would_not_be_smaller_goes_as_it_is(codec):
     noise = random.Random(1).randbytes(10_000)
-    few = encoder.frame(1, 0, [encoder.credit_packet(1, 2, 3)])
+    few = encoder.frame(1, 0, [encoder.credit_packet(Credit(1, 2, 3))])
     for frame in (noise, few, *([frame_of(DICTS)] if codec == "none" else ())):
         assert compressed(frame, codec) == frame == plain(frame, MAX)
 

@@ -15,7 +15,7 @@ CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))
 def test_nothing_may_be_sent_before_credit_comes():
     out = OutChannel(1, CHANNEL)
     assert not out.may_send(1)
-    assert out.credit(taken=0, window=100)
+    assert out.credit(Credit(1, 0, 100))
     assert out.may_send(100)
 
 
@@ -26,7 +26,7 @@ def test_a_batch_goes_if_it_fits_or_if_at_most_half_of_the_window_is_in_use():
     out.advance(1)
     assert out.may_send(49)
     assert not out.may_send(50)
-    out.credit(taken=1, window=100)
+    out.credit(Credit(1, 1, 100))
     assert out.may_send(5_000)
 
 
@@ -50,7 +50,7 @@ def assert_never_without_credit(size: int, granted: int, window: int) -> None:
         out.advance(size)
         if into.take(size, window):
             into.announced, into.granted = into.taken, window
-            out.credit(into.taken, window)
+            out.credit(Credit(1, into.taken, window))
 
 
 def test_credit_is_reported_for_half_of_the_window_at_once():
@@ -58,15 +58,18 @@ def test_credit_is_reported_for_half_of_the_window_at_once():
     assert [into.take(10, 100) for _ in range(6)] == [False] * 5 + [True]
 
 
-def test_credit_is_reported_when_nothing_is_found_unless_it_was():
+def test_it_is_reported_once_that_nothing_was_found_also_when_all_credit_was():
     into = InChannel(1, CHANNEL, announced=0, granted=100)
     assert not into.take(10, 100)
-    assert into.take(0, 100)
     into.announced = into.taken
+    assert into.take(0, 100)
+    assert into.hungry
     assert not into.take(0, 100)
+    assert into.take(60, 100)
+    assert not into.hungry
 
 
-def test_a_receiver_is_hungry_when_it_has_all_that_was_sent():
+def test_a_receiver_is_hungry_when_it_has_found_nothing_after_all_that_was_sent():
     sending = Sending(1, TransportSettings(), Counters(), lambda: None)
     assert sending.is_hungry(CHANNEL), "whoever sends first opens the channel"
     assert sending.admit(CHANNEL, 1) is None
@@ -80,15 +83,17 @@ def test_a_receiver_is_hungry_when_it_has_all_that_was_sent():
     assert sending.credit(Credit(1, 4, 100)), "whoever asked hears of it"
     assert not sending.is_hungry(CHANNEL)
     sending.credit(Credit(1, 10, 100))
+    assert not sending.is_hungry(CHANNEL), "it works on the last of them"
+    sending.credit(Credit(1, 10, 100, hungry=True))
     assert sending.is_hungry(CHANNEL)
 
 
 def test_credit_for_more_than_was_sent_is_impossible_and_old_credit_changes_nothing():
     out = OutChannel(1, CHANNEL, window=100)
     out.advance(10)
-    assert not out.credit(taken=11, window=100)
-    assert out.credit(taken=10, window=80)
-    assert out.credit(taken=5, window=100)
+    assert not out.credit(Credit(1, 11, 100))
+    assert out.credit(Credit(1, 10, 80))
+    assert out.credit(Credit(1, 5, 100))
     assert (out.taken, out.window) == (10, 80)
 
 

@@ -66,7 +66,7 @@ def test_packets_survive_in_order():
         encoder.item_packet(3, 2, COLUMNS),
         encoder.item_packet(3, 3, STATES),
         encoder.item_packet(3, 4, Control(ControlKind.END, 5, 2**64 - 1)),
-        encoder.credit_packet(4, 100, 20_000),
+        encoder.credit_packet(Credit(4, 100, 20_000)),
         encoder.close_packet(3),
     ]
     assert decoder.decode(encoder.frame(17, 42, packets), MAX) == Frame(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames import encoder
-from onyx.transport.frames.packets import Close, FrameError, Item, Open, Schema
+from onyx.transport.frames.packets import Close, Credit, FrameError, Item, Open, Schema
 from onyx.transport.inbox import BoundedInbox, Inboxes, InboxKey, weight
 from onyx.transport.interface import Channel, Control
 from onyx.transport.sending import CHANNELS_MAX, InChannel
@@ -84,7 +84,8 @@ class Receiving:
 
     def _grant(self, channel: InChannel, inbox: BoundedInbox) -> None:
         channel.announced, channel.granted = channel.taken, inbox.window()
-        self._append(encoder.credit_packet(channel.number, channel.taken, channel.granted))
+        credit = Credit(channel.number, channel.taken, channel.granted, channel.hungry)
+        self._append(encoder.credit_packet(credit))
 
     def open(self, packet: Open) -> None:
         """A channel is open from now on.

@@ -172,10 +172,10 @@ class Sending:
         return out
 
     def is_hungry(self, channel: Channel) -> bool:
-        """Whether the receiver has taken all that was sent on the channel, or nothing was yet. When
-        not, a sender that asks hears of credit."""
+        """Whether the receiver has found nothing after what was sent on the channel, or nothing was
+        yet. When not, a sender that asks hears of credit."""
         out = self._channels.get(channel)
-        hungry = not self.full() and (out is None or (out.window > 0 and out.sent == out.taken))
+        hungry = not self.full() and (out is None or out.is_hungry())
         self._refused = self._refused or not hungry
         return hungry
 
@@ -245,7 +245,7 @@ class Sending:
         out = self._by_number.get(packet.number)
         if out is None:
             return False
-        if not out.credit(packet.taken, packet.window):
+        if not out.credit(packet):
             raise FrameError(f"{packet.taken} segments were taken, {out.sent} sent: {out.channel}")
         return self.take_refused()
 
@@ -365,6 +365,7 @@ class OutChannel(msgspec.Struct):
     sent: int = 0
     taken: int = 0
     window: int = 0
+    hungry: bool = False
     schema: pa.Schema | None = None
     """That the receiver knows, or will before the next batch."""
 
@@ -381,12 +382,16 @@ class OutChannel(msgspec.Struct):
         self.sequence += 1
         return self.sequence
 
-    def credit(self, taken: int, window: int) -> bool:
+    def is_hungry(self) -> bool:
+        """Whether the receiver has found nothing after what was sent, or nothing was yet."""
+        return self.window > 0 and self.sent == self.taken and (self.hungry or not self.sent)
+
+    def credit(self, packet: Credit) -> bool:
         """Note the receiver's totals; False if they are impossible. Older ones change nothing."""
-        if taken > self.sent:
+        if packet.taken > self.sent:
             return False
-        if taken >= self.taken:
-            self.taken, self.window = taken, window
+        if packet.taken >= self.taken:
+            self.taken, self.window, self.hungry = packet.taken, packet.window, packet.hungry
         return True
 
 
@@ -406,6 +411,8 @@ class InChannel(msgspec.Struct):
     """`taken` as last reported to the sender; -1 before the first report."""
     granted: int = 0
     """Window as last reported to the sender."""
+    hungry: bool = False
+    """The task has found nothing after what was taken, as last reported to the sender."""
 
     def attach(self, inbox: BoundedInbox) -> None:
         """The inbox is open now. What came before was dropped and occupies none of its room."""
@@ -424,8 +431,9 @@ class InChannel(msgspec.Struct):
         """The task has taken so many; True if that should be reported to the sender: when it takes
         more than half of the window that it knows for in use, beyond which it may send nothing.
         Sooner would cost more messages, for which batches do not wait. None more: nothing
-        waits for the task, so whoever has more should hear of all that was taken."""
-        if not segments:
-            return self.announced != self.taken
+        waits for the task, so whoever has more should hear of that."""
+        was_hungry, self.hungry = self.hungry, not segments
+        if self.hungry:
+            return not was_hungry or self.announced != self.taken
         self.taken += segments
         return self.announced < 0 or self.taken - self.announced > min(window, self.granted) // 2

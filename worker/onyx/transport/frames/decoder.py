@@ -288,7 +288,9 @@ _READERS: dict[str | None, Callable[[Any], Packet]] = {
     "schema": _read_schema,
     "data": _read_data,
     "control": _read_control,
-    "credit": lambda message: Credit(_number(message.channel), message.taken, message.window),
+    "credit": lambda message: Credit(
+        _number(message.channel), message.taken, message.window, message.hungry
+    ),
     "acks": _read_acks,
     "completions": _read_completions,
     "held": _read_held,

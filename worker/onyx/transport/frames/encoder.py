@@ -17,7 +17,15 @@ from onyx.codec.columns import encode_schema
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames.compression import CODES
-from onyx.transport.frames.packets import CHECKSUM_TAG, Acks, Completions, Held, Hello, checksum
+from onyx.transport.frames.packets import (
+    CHECKSUM_TAG,
+    Acks,
+    Completions,
+    Credit,
+    Held,
+    Hello,
+    checksum,
+)
 from onyx.transport.interface import Channel, Control, ControlKind, LookUp, Lookup
 from onyx.wire.v1 import streams_pb2 as pb
 
@@ -143,9 +151,13 @@ def _varint(number: int) -> bytes:
     return bytes(written)
 
 
-def credit_packet(number: int, taken: int, window: int) -> bytes:
+def credit_packet(credit: Credit) -> bytes:
     """A packet with the totals of a channel, in segments."""
-    return _packet(credit=pb.Credit(channel=number, taken=taken, window=window))
+    return _packet(
+        credit=pb.Credit(
+            channel=credit.number, taken=credit.taken, window=credit.window, hungry=credit.hungry
+        )
+    )
 
 
 def acks_packet(acks: Acks) -> bytes:

@@ -102,6 +102,8 @@ class Credit(msgspec.Struct, frozen=True):
     number: int
     taken: int
     window: int
+    hungry: bool = False
+    """The task has found nothing more after what it has taken."""
 
 
 class Acks(msgspec.Struct, frozen=True):

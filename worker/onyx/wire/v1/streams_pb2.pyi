@@ -184,14 +184,16 @@ class Control(_message.Message):
     def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., kind: _Optional[_Union[ControlKind, str]] = ..., root: _Optional[int] = ..., id: _Optional[int] = ..., time_ms: _Optional[int] = ..., lull: _Optional[bool] = ..., epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., frontiers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Credit(_message.Message):
-    __slots__ = ("channel", "taken", "window")
+    __slots__ = ("channel", "taken", "window", "hungry")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
+    HUNGRY_FIELD_NUMBER: _ClassVar[int]
     channel: int
     taken: int
     window: int
-    def __init__(self, channel: _Optional[int] = ..., taken: _Optional[int] = ..., window: _Optional[int] = ...) -> None: ...
+    hungry: bool
+    def __init__(self, channel: _Optional[int] = ..., taken: _Optional[int] = ..., window: _Optional[int] = ..., hungry: _Optional[bool] = ...) -> None: ...
 
 class Acks(_message.Message):
     __slots__ = ("job", "version", "acker", "roots", "values", "count")
