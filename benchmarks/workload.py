@@ -66,8 +66,14 @@ def command_line(
     first = argparse.ArgumentParser(add_help=False)
     first.add_argument("--format", choices=["dicts", "columns"], default="dicts")
     given, rest = first.parse_known_args(arguments)
-    workload = {"dicts": dicts, "columns": columns}[given.format]()
-    run(lambda options: _measure(workload, options), _options(workload, first), rest)
+    compared({"dicts": dicts, "columns": columns}[given.format](), rest, first)
+
+
+def compared(
+    workload: Workload, arguments: Sequence[str] | None = None, *others: argparse.ArgumentParser
+) -> None:
+    """Compare what the command line chooses of a workload; `others` have options of the caller."""
+    run(lambda options: _measure(workload, options), _options(workload, *others), arguments)
 
 
 def _measure(workload: Workload, options: argparse.Namespace) -> Measured:
@@ -82,8 +88,8 @@ def _measure(workload: Workload, options: argparse.Namespace) -> Measured:
     return Measured(figures(workload.goals, results), details)
 
 
-def _options(workload: Workload, first: argparse.ArgumentParser) -> Options:
-    made = parser(workload.title, first)
+def _options(workload: Workload, *others: argparse.ArgumentParser) -> Options:
+    made = parser(workload.title, *others)
     every = [*workload.peers, *workload.onyx]
     made.add_argument("--contender", action="append", choices=every, help="only this; repeatable")
     made.add_argument("--peers", action="store_true", help="only programs of others")
