@@ -214,6 +214,8 @@ class RequestRouter:
         return self._inputs.stopped(found) or self._inputs.waits(found)
 
     def _mailbox(self, found: RequestInput, partition: int) -> Mailbox | None:
+        """The mailbox of a partition of this process, which takes nothing new once the job drains;
+        None: it is elsewhere."""
         mailbox = self._mailboxes.find(Address(found.job, found.task, partition))
         if mailbox is not None and self._inputs.drains(found) is not None:
             # Its task may hear of that much later: while a function waits, it does nothing else.
