@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onyx.telemetry.container_memory import ContainerMemory
+from onyx.telemetry.container import ContainerMemory
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from tests.support.clocks import ManualClock
 from onyx.model.job import CatalogEntry
 from onyx.peer.watch.memory_watch import HALVINGS_MAX, MemoryWatch
 from onyx.task.batching import PENDING_MIN, BatchSizing
-from onyx.telemetry.container_memory import ContainerMemory
+from onyx.telemetry.container import ContainerMemory
 
 MIB = 1 << 20
 V2 = "30 23 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n"

@@ -13,7 +13,7 @@ from onyx.processes.ends import ExitCode, exit_code_of
 from onyx.processes.exit_examiner import OTHERS_AFTER_S, DeathWatch
 from onyx.reports.deaths import DeathCause
 from onyx.settings import SupervisorSettings
-from onyx.telemetry.container_memory import ContainerMemory
+from onyx.telemetry.container import ContainerMemory
 from onyx.telemetry.recorder import Inside
 
 MIB = 1 << 20

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from onyx.telemetry.collectors import MemoryKillsCollector
-from onyx.telemetry.container_memory import ContainerMemory
+from onyx.telemetry.container import ContainerMemory
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.telemetry.processes import ProcessPages
 

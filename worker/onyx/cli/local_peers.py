@@ -7,9 +7,6 @@ process's share takes longer than another process costs: that can be known befor
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from msgspec import Struct
 
 from onyx.errors import Problem, UserError
@@ -21,7 +18,7 @@ from onyx.replica.spec import SPARK_TAG
 from onyx.replica.spec_of_job import spec_of
 from onyx.settings import Settings
 from onyx.submission.here import FILES, Places
-from onyx.telemetry.container_memory import cgroups_of, text_of
+from onyx.telemetry.container import cores
 
 SHARE_BYTES = 33_554_432
 """What each process has of files: a second and more of work, where it costs half of one."""
@@ -82,27 +79,6 @@ def _most(job: Job) -> int:
         return 1
     limits = [each.max_peers for each in spec.tasks if each.max_peers is not None]
     return min(limits, default=PROCESSES_MAX)
-
-
-def cores(root: Path = Path("/")) -> int:
-    """Cores that may be busy here: of those that the system lets this process run on, as many whole
-    ones as the limit of its container is worth, and of the groups around that.
-
-    Args:
-        root: of the file system.
-    """
-    affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
-    found: list[float] = [len(affinity(0)) if affinity is not None else os.cpu_count() or 1]
-    for group, first in cgroups_of("cpu", root):
-        for folder in (group, *group.parents):
-            if first:
-                names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-                limit = [text_of(folder / name).strip() for name in names]
-            else:
-                limit = text_of(folder / "cpu.max").split()
-            if len(limit) == 2 and all(map(str.isdecimal, limit)) and int(limit[1]):
-                found.append(int(limit[0]) / int(limit[1]))
-    return max(1, int(min(found)))
 
 
 def peers_of_processes(job: Job, peers: int | None, processes: int) -> list[int]:

@@ -59,7 +59,7 @@ from onyx.processes.programs import how
 from onyx.replica.commands import ReportLoss
 from onyx.reports.deaths import Death, DeathCause, mebibytes
 from onyx.settings import Settings, SupervisorSettings
-from onyx.telemetry.container_memory import ContainerMemory
+from onyx.telemetry.container import ContainerMemory
 from onyx.telemetry.recorder import LOSSES_BYTES_MAX, Inside, Recorder, left_in, runs
 
 logger = logging.getLogger("onyx.supervisor")

@@ -28,7 +28,7 @@ from onyx.telemetry.catalog import (
     ZOOKEEPER_SYNCS,
     Metric,
 )
-from onyx.telemetry.container_memory import ContainerMemory
+from onyx.telemetry.container import ContainerMemory
 
 MetricFamily = CounterMetricFamily | GaugeMetricFamily
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection
 
 from onyx.base.seams import Clock
 from onyx.task.batching import BatchSizing
-from onyx.telemetry.container_memory import ContainerMemory
+from onyx.telemetry.container import ContainerMemory
 
 logger = logging.getLogger("onyx.peer")
 LOOK_S = 1.0

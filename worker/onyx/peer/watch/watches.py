@@ -19,7 +19,7 @@ from onyx.peer.watch.stall_watch import StallReports, StallWatch
 from onyx.peer.work.workforce import Workforce
 from onyx.replica.state import Replica
 from onyx.task.task import BatchTask
-from onyx.telemetry.container_memory import ContainerMemory
+from onyx.telemetry.container import ContainerMemory
 
 LOOK_INTERVAL_S = 1.0
 

@@ -68,7 +68,7 @@ from onyx.telemetry.catalog import (
     TABLE_ROWS,
     Metric,
 )
-from onyx.telemetry.container_memory import ContainerMemory
+from onyx.telemetry.container import ContainerMemory
 from onyx.telemetry.interface import GroupMetrics
 
 LOOK_S = 2.0

@@ -1,5 +1,5 @@
-"""The memory of the container of this process, as the kernel counts it: how much it holds, how much
-it may, and how many processes were killed for want of it.
+"""The container of this process, as the kernel counts: how much memory it holds, how much it may,
+how many processes were killed for want of it; and how many cores it may keep busy.
 
 A container with several processes survives that one of them is killed: its runtime sees nothing and
 restarts nothing. But the kernel counts, in the memory cgroup of the container: `oom_kill` of
@@ -13,6 +13,7 @@ first version only).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -64,7 +65,7 @@ class ContainerMemory:
         for events, _ in self._files:
             first = events.name == "memory.oom_control"
             name = "memory.usage_in_bytes" if first else "memory.current"
-            text = text_of(events.with_name(name)).strip()
+            text = _text(events.with_name(name)).strip()
             if text.isdecimal():
                 return int(text)
         return None
@@ -86,18 +87,39 @@ class ContainerMemory:
 
     def _folders(self) -> Iterator[tuple[Path, str, str]]:
         """Where the cgroup of this process is mounted, with the names of its two files."""
-        for folder, first in cgroups_of("memory", self._root):
+        for folder, first in _folders_with("memory", self._root):
             if first:
                 yield folder, "memory.oom_control", "memory.limit_in_bytes"
             else:
                 yield folder, "memory.events", "memory.max"
 
 
-def cgroups_of(controller: str, root: Path = Path("/")) -> Iterator[tuple[Path, bool]]:
+def cores(root: Path = Path("/")) -> int:
+    """Cores that may be busy here: of those that the system lets this process run on, as many whole
+    ones as the limit of its container is worth, and of the groups around that.
+
+    Args:
+        root: of the file system.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
+    found: list[float] = [len(affinity(0)) if affinity is not None else os.cpu_count() or 1]
+    for group, first in _folders_with("cpu", root):
+        for folder in (group, *group.parents):
+            if first:
+                names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+                limit = [_text(folder / name).strip() for name in names]
+            else:
+                limit = _text(folder / "cpu.max").split()
+            if len(limit) == 2 and all(map(str.isdecimal, limit)) and int(limit[1]):
+                found.append(int(limit[0]) / int(limit[1]))
+    return max(1, int(min(found)))
+
+
+def _folders_with(controller: str, root: Path) -> Iterator[tuple[Path, bool]]:
     """Where the cgroups of this process are that may have a controller; True: of the first
     version."""
-    paths = dict(_cgroups(text_of(root / "proc/self/cgroup")))
-    for mount, top, controllers in _mounts(text_of(root / "proc/self/mountinfo")):
+    paths = dict(_cgroups(_text(root / "proc/self/cgroup")))
+    for mount, top, controllers in _mounts(_text(root / "proc/self/mountinfo")):
         if controllers is None and "" in paths:
             path = paths[""]
         elif controllers is not None and controller in controllers and controller in paths:
@@ -143,7 +165,7 @@ def _counted(file: Path) -> int | None:
 
 def _named(file: Path, wanted: str) -> int | None:
     """The number beside a name in a file of such lines."""
-    for line in text_of(file).splitlines():
+    for line in _text(file).splitlines():
         name, _, value = line.partition(" ")
         if name == wanted and value.strip().isdecimal():
             return int(value)
@@ -151,12 +173,11 @@ def _named(file: Path, wanted: str) -> int | None:
 
 
 def _bound(file: Path) -> int | None:
-    text = text_of(file).strip()
+    text = _text(file).strip()
     return int(text) if text.isdecimal() and int(text) < _NO_LIMIT_BYTES else None
 
 
-def text_of(file: Path) -> str:
-    """What a file of the kernel says; nothing, if it is not there."""
+def _text(file: Path) -> str:
     try:
         return file.read_text("utf-8", "replace")
     except OSError:

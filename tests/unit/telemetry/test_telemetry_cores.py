@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onyx.cli.local_peers import cores
+from onyx.telemetry.container import cores
 
 V2 = "30 23 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw,nsdelegate\n"
 V1 = "34 31 0:31 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
