@@ -66,6 +66,10 @@ class LogReader(Protocol):
         the same process must find the same identity."""
         ...
 
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        """Call this at every change of the session, on the log's thread."""
+        ...
+
     def read(self, after: Position, entries_max: int = 10_000) -> Sequence[Entry]:
         """Entries after a position, in order, at most `entries_max`."""
         ...
@@ -192,10 +196,6 @@ class ClientLog(LogReader, Protocol):
         """The tenancies that share the ZooKeeper with this one, in order."""
         ...
 
-    def on_session(self, listener: Callable[[Session], None]) -> None:
-        """Call this at every change of the session, on the log's thread."""
-        ...
-
 
 class GroupLog(LogReader, Protocol):
     """The log of one incarnation of a peer group: every write is fenced by its pulse."""
@@ -223,10 +223,6 @@ class GroupLog(LogReader, Protocol):
 
     def unwatch_pulse(self, group: GroupId) -> None:
         """Do not call `gone` any more. Idempotent."""
-        ...
-
-    def on_session(self, listener: Callable[[Session], None]) -> None:
-        """Call this at every change of the session, on the log's thread."""
         ...
 
     def call(self, function: Callable[[], None]) -> None:
